@@ -145,7 +145,7 @@ corpora-folder:
 # What is ready for checking is ready for testing, and what is ready for that is ready for the demo.
 .venv/ready-check .venv/ready-failover .venv/ready-fuzz .venv/ready-test: .venv/ready-%: pyproject.toml .venv/made-in
 	@echo "Installing Duly and what it needs for make $* into .venv …" >&2
-	@$(INSTALL) '.[$*]'
+	@$(INSTALL) '.[$*]' --editable ./conformance
 	@touch .venv/ready-demo .venv/ready-test $@
 
 .venv/ready-demo: pyproject.toml .venv/made-in

@@ -34,7 +34,9 @@ def test_a_change_of_a_store_brings_the_contract():
 
 
 def test_tests_are_found_by_name_where_no_test_imports_a_module():
-    assert ["tests/cli/test_next.py"] == chosen("src/duly/cli/next.py")
+    assert ["tests/cli/test_enqueue.py", "tests/client/test_enqueue.py"] == chosen(
+        "src/duly/cli/enqueue.py"
+    )
 
 
 def test_documents_and_templates_bring_the_tests_that_read_them():

@@ -9,8 +9,8 @@ from pathlib import Path
 from cyclopts import CycloptsError
 
 from duly.cli.main import app
-from duly.domain.alert_kinds import USUAL, AlertKind
-from duly.domain.runbooks import FOLDER, RUNBOOK_KINDS, runbook_of
+from duly.domain.alert_messages import FOLDER, RUNBOOK_KINDS, runbook_of
+from duly.domain.alert_rules import USUAL, AlertKind
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / FOLDER).glob("*.md"))
@@ -41,7 +41,7 @@ def commands_of(page: Path) -> list[str]:
 
 
 COMMANDS = sorted({command for page in PAGES for command in commands_of(page)})
-TEMPLATES = sorted((ROOT / "src/duly_web/templates").glob("*.html"))
+TEMPLATES = sorted((ROOT / "src/duly/web/templates").glob("*.html"))
 SHOWN = sorted(
     {
         re.sub(r"\{\{.*?\}\}", "x", command)

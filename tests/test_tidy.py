@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "duly"
 
 FUNCTION_LINES_MAX = 70
-SOURCE_LINES_MAX = 500
-TEST_LINES_MAX = 800
+SOURCE_LINES_MAX = 1000
+TEST_LINES_MAX = 1500
 FORBIDDEN_MODULE_NAMES = frozenset(
     ("util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc")
 )

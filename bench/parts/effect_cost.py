@@ -24,19 +24,19 @@ from bench.stores.database import Database, boot
 from bench.stores.file import SqliteFile
 from bench.stores.places import CLOCK, new_app, number
 from duly.domain.effects import Grant
-from duly.domain.literals import Effects
-from duly.store.dispatch import Join, MemberKind
-from duly.store.effects import BeginEffect, EndEffect
-from duly.store.execution import ClaimRuns
+from duly.domain.enums import Effects
+from duly.store.ports.dispatch import Join, MemberKind
+from duly.store.ports.effects import BeginEffect, EndEffect
+from duly.store.ports.execution import ClaimRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import duly
     from bench.stores.places import Counting, Place
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import ClaimedRun
-    from duly.store.protocol import Store
+    from duly.store.ports import Store
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import ClaimedRun
 
 RUNS = 1000
 LEASE_US = 3_600_000_000

@@ -38,7 +38,7 @@ from bench.stores.database import Database, boot
 from bench.stores.file import SqliteFile
 from bench.stores.history import fill_database, fill_file
 from bench.stores.places import CLOCK, new_app
-from duly_web.pages import PAGES
+from duly.web.pages import PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -34,7 +34,7 @@ from bench.stores.history import (
     tenant_of,
 )
 from bench.stores.places import CLOCK, DAY_US, new_app
-from duly.domain.instants import from_microseconds
+from duly.timetable.instants import from_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

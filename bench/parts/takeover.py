@@ -20,7 +20,7 @@ from bench.parts.processes import takeover
 from bench.stores.database import Database, boot
 from bench.stores.file import SqliteFile
 from bench.stores.places import SECOND_US
-from duly.store.dispatch import MEMBER_TTL_US
+from duly.store.ports.dispatch import MEMBER_TTL_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,10 +28,10 @@ from dateutil.rrule import rrulestr
 
 from bench.tables import record, write, write_records
 from duly import UsageError, cron, default_zones, rrule
-from duly.domain.timetable import cron as cron_module
-from duly.domain.timetable import cron_fields
-from duly.domain.timetable.rrule_rule import compile_rrule
-from duly.domain.timetable.rrule_text import read_rrule
+from duly.timetable import cron as cron_fields
+from duly.timetable import cron as cron_module
+from duly.timetable.rrule_compiler import compile_rrule
+from duly.timetable.rrule_parser import read_rrule
 
 TZ = "Europe/Paris"
 START = datetime(2026, 4, 3, 10, 17, tzinfo=ZoneInfo(TZ))

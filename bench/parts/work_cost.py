@@ -20,28 +20,27 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from bench.stores.places import CLOCK, SECOND_US, Promise, new_app, number
 from duly.app import App
-from duly.app.metrics_port import telling_metrics
-from duly.app.worker_options import WorkerOptions
+from duly.app.metrics import telling_metrics
+from duly.app.services import WorkerOptions
 from duly.cli.event_lines import LineTelemetry, Style
-from duly.domain.literals import TaskKind
+from duly.domain.enums import TaskKind
 from duly.engine.loop import Loop
 from duly.engine.worker import Worker, WorkerSettings
-from duly.store.dispatch import MemberKind
-from duly.store.execution import ClaimsAhead
+from duly.store.ports.dispatch import MemberKind
+from duly.store.ports.execution import ClaimsAhead
 from duly.telemetry import Telemetry
-from duly.telemetry.counting import PROCESS_METRICS, WORKER_METRICS, CountingTelemetry
-from duly.telemetry.exposition import Measured
+from duly.telemetry.listeners import PROCESS_METRICS, WORKER_METRICS, CountingTelemetry
 from duly.telemetry.otel import OtelTracing
-from duly.testing.inline_executor import InlineExecutor
-from duly.testing.seeded_draws import SeededDraws
+from duly.telemetry.prometheus import Measured
+from duly.testing import InlineExecutor, SeededDraws
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator
 
     from bench.stores.places import Counting, Place
-    from duly.engine.work import Work
-    from duly.testing.manual_clock import ManualClock
+    from duly.engine.executors.executor import Work
+    from duly.engine.manual_clock import ManualClock
 
 Observers = Callable[[App], AbstractContextManager[Telemetry | None]]
 LEAD_US = 6 * SECOND_US

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from bench.stores.places import Promise
-    from duly.store.protocol import Store
-    from duly.testing.manual_clock import ManualClock
+    from duly.engine.manual_clock import ManualClock
+    from duly.store.ports import Store
 
 SETTINGS = {
     "shared_buffers": "1GB",

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 
 from bench.stores.places import CLOCK, EPOCH, QUARTER_US, Promise, Rows, make_templates
-from duly.domain.identity import schedule_id, shard_of
+from duly.domain.ids import schedule_id, shard_of
+from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from duly.store.protocol import Store
+    from duly.store.ports import Store
 
 SHARDS = 8
 CHUNK = 50_000

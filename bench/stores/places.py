@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from duly.store.protocol import Store
-    from duly.testing.manual_clock import ManualClock
+    from duly.engine.manual_clock import ManualClock
+    from duly.store.ports import Store
 
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US

@@ -7,35 +7,18 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from duly import testing as testing
-    from duly.almanac.zone_files import ZoneFolder
     from duly.app import App
-    from duly.client.reconciling import Reconciliation
+    from duly.client.declarations import Reconciliation
+    from duly.client.run_context import secret
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
     from duly.client.schedule_view import Schedule
-    from duly.client.secrets import secret
     from duly.client.tasks import BoundCall, Task
     from duly.config import Settings
-    from duly.domain.answers import give_up, retry, snooze
-    from duly.domain.checking import Verdict
-    from duly.domain.language.plain import read_plain
-    from duly.domain.language.recognise import recognise
-    from duly.domain.misfire import Misfire
-    from duly.domain.retrying import Retry
-    from duly.domain.secrets import Secret
-    from duly.domain.timetable.business_calendar import BusinessCalendar
-    from duly.domain.timetable.cron import cron
-    from duly.domain.timetable.explain import ClockChange, clock_changes
-    from duly.domain.timetable.interval import every
-    from duly.domain.timetable.monthly import monthly
-    from duly.domain.timetable.oncalendar import oncalendar
-    from duly.domain.timetable.once import after, at
-    from duly.domain.timetable.rrule import rrule
-    from duly.domain.timetable.stored import timetable_from_json
-    from duly.domain.timetable.timetable import Timetable
-    from duly.domain.zones.changes import Move, ZoneChange, moved, zone_changes
-    from duly.domain.zones.database import ZoneDatabase, default_zones
-    from duly.domain.zones.search import ZoneMatch, search_zones
-    from duly.engine.executors.run_filter import RunLogFilter
+    from duly.domain.outcomes import give_up, retry, snooze
+    from duly.domain.policies import Misfire, Retry
+    from duly.domain.secret_refs import Secret
+    from duly.domain.verification import Verdict
+    from duly.engine.executors.task_output import RunLogFilter
     from duly.errors import (
         Cancelled,
         Conflict,
@@ -57,7 +40,29 @@ if _TYPE_CHECKING:
         UsageError,
     )
     from duly.remote.connecting import Remote, connect
-    from duly.telemetry.json_logs import JsonLogFormatter
+    from duly.telemetry.listeners import JsonLogFormatter
+    from duly.timetable.business_calendar import BusinessCalendar
+    from duly.timetable.cron import cron
+    from duly.timetable.data_sources import ZoneFolder
+    from duly.timetable.interval import every
+    from duly.timetable.language.detect import recognise
+    from duly.timetable.language.english import read_plain
+    from duly.timetable.monthly import monthly
+    from duly.timetable.oncalendar import oncalendar
+    from duly.timetable.once import after, at
+    from duly.timetable.preview import ClockChange, clock_changes
+    from duly.timetable.rrule import rrule
+    from duly.timetable.serialization import timetable_from_json
+    from duly.timetable.timetable import Timetable
+    from duly.timetable.zone_search import ZoneMatch, search_zones
+    from duly.timetable.zones import (
+        Move,
+        ZoneChange,
+        ZoneDatabase,
+        default_zones,
+        moved,
+        zone_changes,
+    )
 
 __version__ = "0.1.0"
 
@@ -132,66 +137,66 @@ __all__ = [
 _HOMES = {
     "App": "duly.app",
     "BoundCall": "duly.client.tasks",
-    "BusinessCalendar": "duly.domain.timetable.business_calendar",
+    "BusinessCalendar": "duly.timetable.business_calendar",
     "Cancelled": "duly.errors",
     "EffectDone": "duly.errors",
     "EffectNotDone": "duly.errors",
     "EffectRefused": "duly.errors",
     "EffectUnknown": "duly.errors",
-    "ClockChange": "duly.domain.timetable.explain",
+    "ClockChange": "duly.timetable.preview",
     "Conflict": "duly.errors",
     "DelayedRun": "duly.client.run_view",
     "DulyError": "duly.errors",
     "EnqueuedRun": "duly.client.run_view",
     "Forbidden": "duly.errors",
-    "JsonLogFormatter": "duly.telemetry.json_logs",
+    "JsonLogFormatter": "duly.telemetry.listeners",
     "LeaseLost": "duly.errors",
-    "Misfire": "duly.domain.misfire",
-    "Move": "duly.domain.zones.changes",
+    "Misfire": "duly.domain.policies",
+    "Move": "duly.timetable.zones",
     "NoSecret": "duly.errors",
     "NotFound": "duly.errors",
     "Outdated": "duly.errors",
     "OverQuota": "duly.errors",
-    "Reconciliation": "duly.client.reconciling",
+    "Reconciliation": "duly.client.declarations",
     "Remote": "duly.remote.connecting",
-    "Retry": "duly.domain.retrying",
+    "Retry": "duly.domain.policies",
     "Run": "duly.client.run_view",
-    "RunLogFilter": "duly.engine.executors.run_filter",
+    "RunLogFilter": "duly.engine.executors.task_output",
     "Schedule": "duly.client.schedule_view",
     "SchemaMismatch": "duly.errors",
-    "Secret": "duly.domain.secrets",
+    "Secret": "duly.domain.secret_refs",
     "Settings": "duly.config",
     "StoreError": "duly.errors",
     "StoreUnavailable": "duly.errors",
     "Task": "duly.client.tasks",
-    "Timetable": "duly.domain.timetable.timetable",
+    "Timetable": "duly.timetable.timetable",
     "Unauthenticated": "duly.errors",
     "UsageError": "duly.errors",
-    "Verdict": "duly.domain.checking",
-    "ZoneChange": "duly.domain.zones.changes",
-    "ZoneDatabase": "duly.domain.zones.database",
-    "ZoneFolder": "duly.almanac.zone_files",
-    "ZoneMatch": "duly.domain.zones.search",
-    "after": "duly.domain.timetable.once",
-    "at": "duly.domain.timetable.once",
-    "clock_changes": "duly.domain.timetable.explain",
+    "Verdict": "duly.domain.verification",
+    "ZoneChange": "duly.timetable.zones",
+    "ZoneDatabase": "duly.timetable.zones",
+    "ZoneFolder": "duly.timetable.data_sources",
+    "ZoneMatch": "duly.timetable.zone_search",
+    "after": "duly.timetable.once",
+    "at": "duly.timetable.once",
+    "clock_changes": "duly.timetable.preview",
     "connect": "duly.remote.connecting",
-    "cron": "duly.domain.timetable.cron",
-    "default_zones": "duly.domain.zones.database",
-    "every": "duly.domain.timetable.interval",
-    "give_up": "duly.domain.answers",
-    "monthly": "duly.domain.timetable.monthly",
-    "moved": "duly.domain.zones.changes",
-    "oncalendar": "duly.domain.timetable.oncalendar",
-    "read_plain": "duly.domain.language.plain",
-    "recognise": "duly.domain.language.recognise",
-    "retry": "duly.domain.answers",
-    "rrule": "duly.domain.timetable.rrule",
-    "search_zones": "duly.domain.zones.search",
-    "secret": "duly.client.secrets",
-    "snooze": "duly.domain.answers",
-    "timetable_from_json": "duly.domain.timetable.stored",
-    "zone_changes": "duly.domain.zones.changes",
+    "cron": "duly.timetable.cron",
+    "default_zones": "duly.timetable.zones",
+    "every": "duly.timetable.interval",
+    "give_up": "duly.domain.outcomes",
+    "monthly": "duly.timetable.monthly",
+    "moved": "duly.timetable.zones",
+    "oncalendar": "duly.timetable.oncalendar",
+    "read_plain": "duly.timetable.language.english",
+    "recognise": "duly.timetable.language.detect",
+    "retry": "duly.domain.outcomes",
+    "rrule": "duly.timetable.rrule",
+    "search_zones": "duly.timetable.zone_search",
+    "secret": "duly.client.run_context",
+    "snooze": "duly.domain.outcomes",
+    "timetable_from_json": "duly.timetable.serialization",
+    "zone_changes": "duly.timetable.zones",
 }
 
 

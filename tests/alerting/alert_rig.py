@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.alerting import AlertState
-from duly.engine.alert_courier import AlertCourier
-from duly.engine.notifying import DeliveryResult
-from duly.engine.watcher import Watcher, Watchman
-from duly.store.alerting import AlertFilter, SetTerm, TermSort
-from duly.testing.factories import ADA
+from duly.domain.alerts import AlertState
+from duly.engine.alerts.channels import DeliveryResult
+from duly.engine.alerts.delivery import AlertCourier
+from duly.engine.alerts.watcher import Watcher, Watchman
+from duly.store.ports.alerts import AlertFilter, SetTerm, TermSort
+from duly_conformance.kit import ADA
 from tests.engine.rig import Recorder
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.domain.alert_messages import AlertNotice
-    from duly.domain.alerting import AlertRecord
+    from duly.domain.alerts import AlertRecord
     from duly.store.sqlite import SqliteStore
 
 LOOK = "15s"

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp import web
 
-from duly.client.secrets import SecretSources
-from duly.domain.web_addresses import read_allow_list
-from duly.engine.notifying import ChannelSurroundings, open_channel
-from duly.store.alerting import SetTerm, TermSort
-from duly.testing.factories import ADA
+from duly.client.run_context import SecretSources
+from duly.domain.outbound_urls import read_allow_list
+from duly.engine.alerts.channels import ChannelSurroundings
+from duly.engine.alerts.delivery import open_channel
+from duly.store.ports.alerts import SetTerm, TermSort
+from duly_conformance.kit import ADA
 from tests.alerting.alert_rig import GuardRoom
 from tests.notifying.rig import Letter, Postbox
 from tests.webhooks.rig import Receiver
 
 if TYPE_CHECKING:
     from duly.domain.alert_channels import ChannelConfig
-    from duly.engine.notifying import Channel
+    from duly.engine.alerts.channels import Channel
 
 HEADLINE = re.compile(r"\[Duly (?P<mark>\w+)\] (?P<kind>[a-z-]+): (?P<subject>.+?)(?: \(\w+\))?")
 

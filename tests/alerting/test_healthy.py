@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import Overlap
-from duly.domain.timetable.interval import every
+from duly.domain.enums import Overlap
+from duly.domain.outcomes import Succeeded
 from duly.store.sqlite import SqliteStore
+from duly.timetable.interval import every
 from tests.alerting.alert_rig import GuardRoom
 from tests.engine.rig import MINUTE, SECOND, Rig
 

@@ -15,24 +15,23 @@ import psycopg
 import pytest
 
 from duly.cli import main as command
-from duly.domain.advice import Choice
-from duly.domain.alert_kinds import AlertKind
-from duly.domain.attempts import RECEIVER_GONE, TASK_GONE, TaskPolicy
-from duly.domain.concluding import Failed, Succeeded
-from duly.domain.identity import identity_text, ordered_run_id
-from duly.domain.literals import Lane, Missed, Overlap
-from duly.domain.owners import OWNER_GONE
-from duly.domain.planning import decide_pause, decide_resume
+from duly.domain.alert_rules import AlertKind
+from duly.domain.effects import Choice
+from duly.domain.enums import Lane, Missed, Overlap
+from duly.domain.ids import identity_text, ordered_run_id
+from duly.domain.outcomes import Failed, Succeeded
+from duly.domain.quotas import OWNER_GONE
+from duly.domain.runs import RECEIVER_GONE, TASK_GONE, TaskPolicy
+from duly.domain.schedule_changes import decide_pause, decide_resume
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.timetable.interval import every
-from duly.store.dispatch import Renew
-from duly.store.effects import SettleDoubt
-from duly.store.execution import Report
+from duly.store.ports.dispatch import Renew
+from duly.store.ports.effects import SettleDoubt
+from duly.store.ports.execution import Report
 from duly.store.sqlite import SqliteStore
-from duly.testing import factories
-from duly.testing.conformance import limit_steps, steps, work_steps
-from duly.testing.conformance.effects import in_doubt
-from duly.testing.factories import ADA, HOUR_US, MINUTE_US, SECOND_US
+from duly.timetable.interval import every
+from duly_conformance import kit, steps
+from duly_conformance.effects import in_doubt
+from duly_conformance.kit import ADA, HOUR_US, MINUTE_US, SECOND_US
 from tests.alerting.alert_rig import raw_sqlite
 from tests.alerting.conftest import store_of
 from tests.alerting.receivers import Servers, TellingRoom
@@ -103,7 +102,7 @@ def dispatcher(guard, **parts):
 
 def worker(guard, **parts):
     """Join as a worker that stays."""
-    return work_steps.join(guard.store, ttl_us=LONG_US, **parts)
+    return steps.join_worker(guard.store, ttl_us=LONG_US, **parts)
 
 
 def test_what_is_due_and_does_not_fire_is_late(guard):
@@ -111,17 +110,17 @@ def test_what_is_due_and_does_not_fire_is_late(guard):
     dispatcher(guard)
     record = steps.create(guard.store, "nightly", tenant="acme")
     late = steps.delay(guard.store, guard.clock.now_us() + SECOND_US)
-    retried = work_steps.make_waiting(guard.store, "b", after_us=SECOND_US)
+    retried = steps.make_waiting(guard.store, "b", after_us=SECOND_US)
     steps.fall_due(guard.clock, record, late_us=50 * SECOND_US)
     runs = [f"run {identity_text(one)}" for one in (late.id, retried)]
 
     raised(guard, AlertKind.LATE_RUN, "schedule nightly", *runs)
 
-    work_steps.fire_retries(guard.store, guard.clock)
+    steps.fire_retries(guard.store, guard.clock)
     fence = steps.own(guard.store, (Lane.LIVE,), ttl_us=LONG_US)
     pending = guard.store.get_delayed(late.id)
     shards = guard.store.status().shards
-    steps.fire(guard.store, fence, factories.delayed_fire(pending, shards))
+    steps.fire(guard.store, fence, kit.delayed_fire(pending, shards))
     steps.delete(guard.store, steps.look(guard.store, record))
     resolved(guard, AlertKind.LATE_RUN, "schedule nightly", *runs)
 
@@ -146,19 +145,19 @@ def test_a_queue_of_which_nothing_is_begun_is_told_of(guard, who):
     """V3: no executions, though workers may be alive."""
     if who != "nobody":
         worker(guard, queues=("else",) if who == "another queue" else ())
-    work_steps.queue(guard.store, queue="mail")
+    steps.queue(guard.store, queue="mail")
 
     raised(guard, AlertKind.NO_EXECUTIONS, "queue mail")
     words = {"nobody": "no worker is alive", "another queue": "no worker serves it"}
     assert words.get(who, "although workers serve it") in guard.alerts()[0].summary
 
-    work_steps.take(guard.store, worker(guard))
+    steps.take(guard.store, worker(guard))
     resolved(guard, AlertKind.NO_EXECUTIONS, "queue mail")
 
 
 def test_a_queue_that_somebody_has_paused_is_no_alert(guard):
     """V3: it was done on purpose."""
-    work_steps.queue(guard.store, queue="mail")
+    steps.queue(guard.store, queue="mail")
     guard.store.pause_queue("mail", ADA)
     guard.look(60)
 
@@ -168,9 +167,9 @@ def test_a_queue_that_somebody_has_paused_is_no_alert(guard):
 def test_a_queue_whose_first_waits_for_long_is_old(guard):
     """V3: queue age."""
     busy = worker(guard)
-    work_steps.queue(guard.store, "held", queue="mail")
-    work_steps.take(guard.store, busy)
-    work_steps.queue(guard.store, "waiting", queue="mail")
+    steps.queue(guard.store, "held", queue="mail")
+    steps.take(guard.store, busy)
+    steps.queue(guard.store, "waiting", queue="mail")
     guard.look(10)
     early = guard.alerts()
     guard.look(20)
@@ -178,7 +177,7 @@ def test_a_queue_whose_first_waits_for_long_is_old(guard):
     assert [] == early
     raised(guard, AlertKind.QUEUE_AGE, "queue mail")
     assert [] == guard.alerts("no-executions")
-    work_steps.take(guard.store, busy)
+    steps.take(guard.store, busy)
     resolved(guard, AlertKind.QUEUE_AGE, "queue mail")
 
 
@@ -186,16 +185,16 @@ def test_a_queue_with_many_is_deep(guard):
     """V3: queue depth, if it stays so for a while."""
     guard.rule("queue-depth", threshold=3)
     busy = worker(guard)
-    work_steps.queue(guard.store, "held", queue="mail")
-    work_steps.take(guard.store, busy)
+    steps.queue(guard.store, "held", queue="mail")
+    steps.take(guard.store, busy)
     for name in "abc":
-        work_steps.queue(guard.store, name, queue="mail")
+        steps.queue(guard.store, name, queue="mail")
     guard.look(3)
 
     assert [] == guard.alerts()
     raised(guard, AlertKind.QUEUE_DEPTH, "queue mail")
     assert 3 == guard.alerts("queue-depth")[0].evidence["queued"]
-    work_steps.take(guard.store, busy, limit=1)
+    steps.take(guard.store, busy, limit=1)
     resolved(guard, AlertKind.QUEUE_DEPTH, "queue mail")
 
 
@@ -217,9 +216,9 @@ def test_a_run_in_doubt_waits_for_a_person(guard):
 def test_an_attempt_that_does_not_advance_is_stalled(guard):
     """V3: stalled run."""
     guard.store.register_policies({"remind": TaskPolicy(stall_us=30 * SECOND_US)})
-    work_steps.queue(guard.store)
+    steps.queue(guard.store)
     busy = worker(guard)
-    claimed = work_steps.take_one(guard.store, busy)
+    claimed = steps.take_one(guard.store, busy)
     start = Report(hold=claimed.hold, started_at=guard.clock.now_us())
     guard.store.report(busy, [start])
     guard.look(2)
@@ -228,33 +227,33 @@ def test_an_attempt_that_does_not_advance_is_stalled(guard):
 
     assert [] == early
     raised(guard, AlertKind.STALLED_RUN, subject)
-    work_steps.end(guard.store, busy, claimed, Succeeded())
+    steps.end(guard.store, busy, claimed, Succeeded())
     resolved(guard, AlertKind.STALLED_RUN, subject)
 
 
 def test_a_run_that_is_tried_again_and_again_is_told_of(guard):
     """V3: several attempts of one run, from the third on."""
-    run_id = work_steps.make_waiting(guard.store, after_us=SECOND_US)
+    run_id = steps.make_waiting(guard.store, after_us=SECOND_US)
     busy = worker(guard)
-    work_steps.fire_retries(guard.store, guard.clock)
-    second = work_steps.take_one(guard.store, busy)
+    steps.fire_retries(guard.store, guard.clock)
+    second = steps.take_one(guard.store, busy)
     guard.look(2)
     assert [] == guard.alerts()
-    work_steps.end(guard.store, busy, second, Failed("no", after_us=SECOND_US))
-    work_steps.fire_retries(guard.store, guard.clock)
-    claimed = work_steps.take_one(guard.store, busy)
+    steps.end(guard.store, busy, second, Failed("no", after_us=SECOND_US))
+    steps.fire_retries(guard.store, guard.clock)
+    claimed = steps.take_one(guard.store, busy)
     subject = f"run {identity_text(run_id)}"
 
     raised(guard, AlertKind.SEVERAL_ATTEMPTS, subject)
     assert 3 == guard.alerts()[0].evidence["attempts"]
-    work_steps.end(guard.store, busy, claimed, Succeeded())
+    steps.end(guard.store, busy, claimed, Succeeded())
     resolved(guard, AlertKind.SEVERAL_ATTEMPTS, subject)
 
 
 def test_new_dead_letters_are_told_of_by_task(guard):
     """V3: dead letters growing; those of long ago are known."""
     for name in "ab":
-        work_steps.make_dead(guard.store, name, tenant="acme")
+        steps.make_dead(guard.store, name, tenant="acme")
 
     raised(guard, AlertKind.DEAD_LETTERS, "task remind")
     assert ("acme", 2) == (guard.alerts()[0].tenant, guard.alerts()[0].evidence["died"])
@@ -263,11 +262,11 @@ def test_new_dead_letters_are_told_of_by_task(guard):
 
 def test_a_destination_that_is_down_is_told_of(guard):
     """V3: breaker open."""
-    limit_steps.fail_often(guard.store)
-    subject = f"destination {limit_steps.API}"
+    steps.fail_often(guard.store)
+    subject = f"destination {steps.API}"
 
     raised(guard, AlertKind.BREAKER_OPEN, subject)
-    guard.store.reset_breaker(limit_steps.API, ADA)
+    guard.store.reset_breaker(steps.API, ADA)
     resolved(guard, AlertKind.BREAKER_OPEN, subject)
 
 
@@ -294,7 +293,7 @@ def test_a_dispatcher_whose_clock_is_off_is_named(guard):
 
 def test_a_run_that_fired_early_is_told_of(guard):
     """V3, F1: it must never be; a table that was tampered with shows it."""
-    claimed = work_steps.queue_and_take(guard.store)[1]
+    claimed = steps.queue_and_take(guard.store)[1]
     make_early(guard.store, claimed.record.id)
 
     raised(guard, AlertKind.EARLY_FIRE, "store")
@@ -337,17 +336,17 @@ def test_a_schedule_that_completes_no_more_is_stale(guard):
     busy = worker(guard)
     record = steps.create(guard.store, "nightly", timetable=every("10m"), overlap=Overlap.ALLOW)
     record = steps.fire_due(guard.store, guard.clock, record)
-    work_steps.end(guard.store, busy, work_steps.take_one(guard.store, busy), Succeeded())
+    steps.end(guard.store, busy, steps.take_one(guard.store, busy), Succeeded())
     stuck = []
     for number in range(3):
         record = steps.fire_due(guard.store, guard.clock, record)
-        stuck += work_steps.take(guard.store, busy)
+        stuck += steps.take(guard.store, busy)
         guard.look(1)
         assert number == 2 or [] == guard.alerts("stale-completion")
 
     raised(guard, AlertKind.STALE_COMPLETION, "schedule nightly")
     for claimed in stuck:
-        work_steps.end(guard.store, busy, claimed, Succeeded())
+        steps.end(guard.store, busy, claimed, Succeeded())
     resolved(guard, AlertKind.STALE_COMPLETION, "schedule nightly")
 
 
@@ -357,10 +356,10 @@ def test_runs_that_nearly_overlap_are_told_of_before_they_do(guard):
     record = steps.create(guard.store, "nightly", timetable=every("10m"), overlap=Overlap.SKIP)
     for minutes in (1, 9, 9, 9):
         record = steps.fire_due(guard.store, guard.clock, record)
-        claimed = work_steps.take_one(guard.store, busy)
+        claimed = steps.take_one(guard.store, busy)
         guard.store.report(busy, [Report(hold=claimed.hold, started_at=guard.clock.now_us())])
         guard.clock.advance(minutes * MINUTE_US)
-        work_steps.end(guard.store, busy, claimed, Succeeded())
+        steps.end(guard.store, busy, claimed, Succeeded())
         if minutes == 1:
             guard.look(1)
             assert [] == guard.alerts("overlap")
@@ -385,7 +384,7 @@ def test_a_schedule_that_the_system_has_paused_is_told_of_with_its_owner(guard):
     mine = steps.create(guard.store, "mine")
     reason = f"{TASK_GONE}: remind"
     pause = decide_pause(gone, reason=reason, until=None, missed=Missed.SKIP)
-    guard.store.change_schedule(factories.change_of(gone, pause))
+    guard.store.change_schedule(kit.change_of(gone, pause))
     steps.pause(guard.store, mine)
 
     raised(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
@@ -402,7 +401,7 @@ def test_a_schedule_whose_owner_or_receiver_is_gone_is_told_of_until_it_goes_on(
     """V3, S6: to who hears of its tenant, with what to do."""
     gone = steps.create(guard.store, "gone", owner="ada", tenant="acme")
     pause = decide_pause(gone, reason=f"{cause}: 'it'", until=None, missed=Missed.SKIP)
-    guard.store.change_schedule(factories.change_of(gone, pause))
+    guard.store.change_schedule(kit.change_of(gone, pause))
 
     raised(guard, AlertKind.SCHEDULE_PAUSED, "schedule gone")
     (alert,) = guard.alerts("schedule-paused")
@@ -428,13 +427,13 @@ def make_many(guard, count: int) -> None:
     now = guard.clock.now_us()
     new = [
         replace(
-            factories.new_run(now + LONG_US),
+            kit.new_run(now + LONG_US),
             id=ordered_run_id("once", now, f"{now}/{number}".encode()),
             fingerprint=f"{now}/{number}",
         )
         for number in range(count)
     ]
-    guard.store.add_runs(factories.add_runs(*new))
+    guard.store.add_runs(kit.add_runs(*new))
 
 
 def make_early(store, run_id: Any) -> None:

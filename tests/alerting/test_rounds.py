@@ -8,17 +8,22 @@ from typing import Any
 
 import pytest
 
-from duly.domain.alert_kinds import AlertKind
-from duly.domain.alerting import Observation
-from duly.domain.instants import SECOND_US
-from duly.engine.observers import SUBJECTS_MAX, Asked, GoesRound
-from duly.engine.observers.about_schedules import PAGE, told_one_by_one
-from duly.engine.observers.missing import MissingObserver
-from duly.engine.observers.paused import PausedObserver
-from duly.engine.observers.schedules import ScheduleObserver
-from duly.engine.watcher import WatcherSettings, usual_observers
-from duly.testing.conformance import alerts, steps
-from duly.testing.factories import MINUTE_US
+from duly.domain.alert_rules import AlertKind
+from duly.domain.alerts import Observation
+from duly.engine.alerts.schedule_detectors import (
+    PAGE,
+    SUBJECTS_MAX,
+    Asked,
+    GoesRound,
+    MissingObserver,
+    PausedObserver,
+    ScheduleObserver,
+    told_one_by_one,
+)
+from duly.engine.alerts.watcher import WatcherSettings, usual_observers
+from duly.timetable.instants import SECOND_US
+from duly_conformance import alerts, steps
+from duly_conformance.kit import MINUTE_US
 from tests.alerting.alert_rig import GuardRoom
 
 OBSERVERS = pytest.mark.parametrize("kind", [ScheduleObserver, MissingObserver])

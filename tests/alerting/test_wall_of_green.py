@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import Overlap, RunState
-from duly.domain.timetable.interval import every
-from duly.engine.observers.missing import MissingObserver
-from duly.testing.conformance import steps, work_steps
-from duly.testing.conformance.retention import KEEP, prune
-from duly.testing.factories import MINUTE_US
+from duly.domain.enums import Overlap, RunState
+from duly.domain.outcomes import Succeeded
+from duly.engine.alerts.schedule_detectors import MissingObserver
+from duly.timetable.interval import every
+from duly_conformance import steps
+from duly_conformance.kit import MINUTE_US
+from duly_conformance.vitals import KEEP, prune
 from tests.alerting.alert_rig import GuardRoom
 from tests.alerting.test_kinds import dispatcher, forget_run, worker
 
@@ -34,13 +34,13 @@ def test_alerts_tell_what_a_wall_of_green_hides(guard):
     quarter = every("15m")
     record = steps.create(guard.store, "settle", timetable=quarter, overlap=Overlap.ALLOW)
     record = steps.fire_due(guard.store, guard.clock, record)
-    done = work_steps.take_one(guard.store, busy)
+    done = steps.take_one(guard.store, busy)
     wait(guard, 9)
-    work_steps.end(guard.store, busy, done, Succeeded())
+    steps.end(guard.store, busy, done, Succeeded())
     wait(guard, 5)
     for _ in range(2):
         record = steps.fire_due(guard.store, guard.clock, record)
-        work_steps.take_one(guard.store, busy)  # and it goes on, and on
+        steps.take_one(guard.store, busy)  # and it goes on, and on
         wait(guard, 14)
     record = steps.fire_due(guard.store, guard.clock, record)
     before = {str(one.kind) for one in guard.alerts()}
@@ -81,8 +81,8 @@ def test_what_retention_has_removed_is_unknown_and_no_alert(guard):
     for _ in range(3):
         record = steps.fire_due(guard.store, guard.clock, record)
         busy = worker(guard)
-        for claimed in work_steps.take(guard.store, busy):
-            work_steps.end(guard.store, busy, claimed, Succeeded())
+        for claimed in steps.take(guard.store, busy):
+            steps.end(guard.store, busy, claimed, Succeeded())
     guard.clock.advance("1s")
     prune(guard.store, replace(KEEP, outcomes_us={RunState.SUCCEEDED: 0}))
     guard.look(8)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from duly.domain.alert_kinds import AlertKind
-from duly.domain.timetable.interval import every
-from duly.engine.alert_courier import AlertCourier
-from duly.engine.notifying import DeliveryResult
-from duly.engine.observers.schedules import ScheduleObserver
-from duly.engine.watcher import usual_observers
+from duly.domain.alert_rules import AlertKind
+from duly.engine.alerts.channels import DeliveryResult
+from duly.engine.alerts.delivery import AlertCourier
+from duly.engine.alerts.schedule_detectors import ScheduleObserver
+from duly.engine.alerts.watcher import usual_observers
+from duly.engine.manual_clock import ManualClock
 from duly.errors import StoreUnavailable
-from duly.store.alerting import (
+from duly.store.ports.alerts import (
     WATCH_TTL_US,
     AlertFilter,
     HoldWatch,
@@ -26,17 +26,17 @@ from duly.store.alerting import (
     SetTerm,
     TermSort,
 )
+from duly.store.ports.auth import KeepsTenants
 from duly.store.sqlite import SqliteStore
-from duly.store.tenancy import KeepsTenants
 from duly.telemetry import DeliveryFailed, ObserverFailed, WatchLost, WatchTaken
-from duly.testing.conformance import steps, work_steps
-from duly.testing.factories import ADA, HOUR_US
-from duly.testing.manual_clock import ManualClock
+from duly.timetable.interval import every
+from duly_conformance import steps
+from duly_conformance.kit import ADA, HOUR_US
 from tests.alerting.alert_rig import GuardRoom, raw_sqlite
 from tests.engine.rig import SECOND, Rig
 
 if TYPE_CHECKING:
-    from duly.domain.alerting import Observation
+    from duly.domain.alerts import Observation
 
 LIMIT_SECONDS = 120
 BUSY = DeliveryResult(is_done=False, detail="busy")
@@ -69,7 +69,7 @@ class Cutting:
 
 def in_trouble(stored) -> None:
     """Queue a run that nobody will run."""
-    work_steps.queue(stored[0], queue="mail")
+    steps.queue(stored[0], queue="mail")
 
 
 CALLS = ("hold_watch", "load_watched", "status", "find_trouble", "apply_alerts")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import duly
 from duly import Retry, every
-from duly.domain.access import Principal, PrincipalKind, Role
+from duly.domain.auth import Principal, PrincipalKind, Role
 
 if TYPE_CHECKING:
     import httpx
 
-    from duly.testing.virtual_time import VirtualClock
+    from duly.testing import VirtualClock
     from tests.api.api_client import Asker
 
 START = "2026-04-03T02:00"

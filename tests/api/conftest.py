@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 import duly
-from duly.api.asgi import Api
-from duly.domain.instants import to_microseconds
-from duly.testing.manual_clock import ManualClock
-from duly.testing.seeded_draws import SeededDraws
-from duly.testing.virtual_time import virtual_time
+from duly.api.app import Api
+from duly.engine.manual_clock import ManualClock
+from duly.testing import SeededDraws, virtual_time
+from duly.timetable.instants import to_microseconds
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import START, Desk, lives, make_app, token_for
 from tests.domain.instants import moment

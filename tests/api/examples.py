@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.api.routes import ROUTES
+from duly.api.app import ROUTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

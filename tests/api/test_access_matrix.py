@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.api.asgi import Api
-from duly.api.routes import ROUTES
-from duly.api.settings import ApiSettings
-from duly.domain.access import SCOPES_BY_ROLE
-from duly.domain.instants import to_microseconds
+from duly.api.app import ROUTES, Api
+from duly.api.middleware import ApiSettings
+from duly.domain.auth import SCOPES_BY_ROLE
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
-from duly.testing.manual_clock import ManualClock
+from duly.timetable.instants import to_microseconds
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.api.examples import BY_OPERATION, examples_of

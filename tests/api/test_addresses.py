@@ -13,11 +13,10 @@ from starlette.requests import Request
 
 import duly
 from duly import UsageError
-from duly.api.addresses import HOPS_MAX, PROXIES_MAX, caller_address, read_proxies
-from duly.api.asgi import Api
-from duly.api.listening import Listening
-from duly.api.settings import ApiSettings
-from duly.store.reading import AuditFilter
+from duly.api.app import Api
+from duly.api.middleware import HOPS_MAX, PROXIES_MAX, ApiSettings, caller_address, read_proxies
+from duly.api.server import Listening
+from duly.store.ports.queries import AuditFilter
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.each_row import each_row

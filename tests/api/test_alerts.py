@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duly.testing.conformance import alerts
+from duly_conformance import alerts
 from tests.api.api_fixtures import token_for
 
 

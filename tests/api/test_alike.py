@@ -15,15 +15,14 @@ import apsw
 import pytest
 
 import duly
-from duly.api.asgi import Api
-from duly.api.routes import ROUTES
-from duly.api.settings import ApiSettings
-from duly.domain.instants import to_microseconds
+from duly.api.app import ROUTES, Api
+from duly.api.middleware import ApiSettings
+from duly.engine.manual_clock import ManualClock
 from duly.store.postgres import PostgresStore
 from duly.store.postgres.prepared import PreparedSession
 from duly.store.postgres.session import ConnectionSession
 from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import ManualClock
+from duly.timetable.instants import to_microseconds
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.api.examples import examples_of

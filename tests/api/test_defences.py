@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from duly.api.asgi import Api
-from duly.api.security import ANSWER_HEADERS
-from duly.api.settings import ApiSettings
+from duly.api.app import Api
+from duly.api.middleware import ApiSettings
+from duly.api.requests import ANSWER_HEADERS
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.waiting import SkippingLoop

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import duly
-from duly.api.asgi import Api
+from duly.api.app import Api
 from duly.cli.main import app as commands
-from duly.testing.virtual_time import virtual_time
+from duly.testing import virtual_time
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import START, token_for
 

@@ -19,13 +19,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
 
 import duly
-from duly.api.asgi import Api
+from duly.api.app import ROUTES, Api
+from duly.api.middleware import ApiSettings
 from duly.api.openapi import describe, refusals_of
-from duly.api.routes import ROUTES
-from duly.api.settings import ApiSettings
-from duly.domain.instants import to_microseconds
-from duly.testing.manual_clock import ManualClock
-from duly.wire.problems import Problem
+from duly.engine.manual_clock import ManualClock
+from duly.interface.problems import Problem
+from duly.timetable.instants import to_microseconds
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.api.examples import BY_OPERATION, NAMED, SHARED

@@ -10,14 +10,19 @@ import pytest
 
 import duly
 from duly import every
-from duly.app.metric_names import STORE_METRICS
-from duly.app.metrics import RUNS_LOOKED_AT_MAX, SCHEDULES_TOLD_MAX, WINDOW_RUNS_MAX, measure
-from duly.domain.alert_kinds import AlertKind
-from duly.engine.metrics import DISPATCHER_METRICS
+from duly.app.metrics import (
+    RUNS_LOOKED_AT_MAX,
+    SCHEDULES_TOLD_MAX,
+    STORE_METRICS,
+    WINDOW_RUNS_MAX,
+    measure,
+)
+from duly.domain.alert_rules import AlertKind
+from duly.engine.dispatcher.context import DISPATCHER_METRICS
 from duly.store.memory import MemoryStore
-from duly.telemetry.counting import PROCESS_METRICS, WORKER_METRICS
-from duly.telemetry.exposition import MEDIA_TYPE
-from duly.testing.conformance import alerts
+from duly.telemetry.listeners import PROCESS_METRICS, WORKER_METRICS
+from duly.telemetry.prometheus import MEDIA_TYPE
+from duly_conformance import alerts
 from tests.api.api_fixtures import token_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duly.api import repeating
-from duly.api.asgi import Api
+from duly.api.app import Api
 from duly.errors import StoreUnavailable
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for

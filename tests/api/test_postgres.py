@@ -8,7 +8,7 @@ import pytest
 
 import duly
 from duly import every
-from duly.api.asgi import Api
+from duly.api.app import Api
 from duly.store.postgres import PostgresStore
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 import duly
-from duly.api.routes import ROUTES
+from duly.api.app import ROUTES
 
 OF_A_PROGRAM = "is about a program's own code, or runs it"
 OF_AN_OPERATOR = "is for whoever has the store: duly db"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from duly.api.app import ROUTES
 from duly.api.handlers import backfills, run_orders, runs
 from duly.api.ordering import Ordered
 from duly.api.route import Received
-from duly.api.routes import ROUTES
-from duly.wire.backfills import NewBackfill
-from duly.wire.runs import NewCall, NewRun, NewRuns, NoTerms, RerunRun
+from duly.interface.backfills import NewBackfill
+from duly.interface.runs import NewCall, NewRun, NewRuns, NoTerms, RerunRun
 from tests.api.api_fixtures import anna
 
 if TYPE_CHECKING:

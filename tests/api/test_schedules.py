@@ -260,7 +260,7 @@ def test_a_tenant_is_named_by_whoever_may_name_any(app, asked):
 
 
 def test_the_description_is_of_all_there_is(asked):
-    from duly.api.routes import ROUTES
+    from duly.api.app import ROUTES
 
     document = asked.get("/openapi.json", headers={"Authorization": ""}).json()
     described = {

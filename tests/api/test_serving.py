@@ -13,10 +13,9 @@ import httpx
 import pytest
 
 import duly
-from duly.api.asgi import Api
-from duly.api.listening import Listening, chosen_port
-from duly.api.serving import Serving, require_free
-from duly.api.settings import ApiSettings
+from duly.api.app import Api
+from duly.api.middleware import ApiSettings
+from duly.api.server import Listening, Serving, chosen_port, require_free
 from duly.errors import UsageError
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for

@@ -6,19 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from duly.domain.attempts import LogLine, Progress, Reason, TaskPolicy
-from duly.domain.concluding import Failed, Succeeded
 from duly.domain.effects import Grant
-from duly.domain.literals import Effects
-from duly.store.effects import BeginEffect, EndEffect
-from duly.store.execution import FinishResult, Report
-from duly.testing import factories
-from duly.testing.conformance import work_steps as steps
+from duly.domain.enums import Effects
+from duly.domain.outcomes import Failed, Succeeded
+from duly.domain.runs import LogLine, Progress, Reason, TaskPolicy
+from duly.store.ports.effects import BeginEffect, EndEffect
+from duly.store.ports.execution import FinishResult, Report
+from duly_conformance import kit, steps
 
 if TYPE_CHECKING:
-    from duly.domain.concluding import End
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import ClaimedRun
+    from duly.domain.outcomes import End
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import ClaimedRun
     from duly.store.sqlite import SqliteStore
 
 HOUR_US = 3_600 * 1_000_000
@@ -32,7 +31,9 @@ class PlayedWorker:
 
     def __init__(self, store: SqliteStore, **parts: object) -> None:
         self.store = store
-        self.member: MemberId = steps.join(store, **{"ttl_us": HOUR_US, "tasks": (TASK,), **parts})
+        self.member: MemberId = steps.join_worker(
+            store, **{"ttl_us": HOUR_US, "tasks": (TASK,), **parts}
+        )
 
     def queue(
         self, name: str = "a", task: str = TASK, queue: str = "mail", tenant: str = "default"
@@ -70,7 +71,7 @@ class PlayedWorker:
         """Claim all that is queued, and let it die."""
         died = Failed(ERROR, Reason.NOT_RETRYABLE, is_retryable=False)
         taken = steps.take(self.store, self.member, 1000)
-        self.store.finish_runs(self.member, [factories.finish(one, died) for one in taken])
+        self.store.finish_runs(self.member, [kit.finish(one, died) for one in taken])
 
     def put_off(self, claimed: ClaimedRun) -> None:
         """End an attempt so that its run waits an hour for the next."""
@@ -78,11 +79,11 @@ class PlayedWorker:
 
     def fail_to_answer(self, claimed: ClaimedRun) -> None:
         """End an attempt because whom it calls does not answer."""
-        finish = replace(factories.finish(claimed, Failed(ERROR)), is_answered=False)
+        finish = replace(kit.finish(claimed, Failed(ERROR)), is_answered=False)
         assert (FinishResult.ACCEPTED,) == self.store.finish_runs(self.member, [finish]).results
 
     def _end(self, claimed: ClaimedRun, end: End) -> None:
-        finished = self.store.finish_runs(self.member, [factories.finish(claimed, end)])
+        finished = self.store.finish_runs(self.member, [kit.finish(claimed, end)])
         assert (FinishResult.ACCEPTED,) == finished.results
 
     def dead(self, name: str = "a", **parts: str) -> UUID:
@@ -117,5 +118,5 @@ class PlayedWorker:
     def leave_in_doubt(self, claimed: ClaimedRun) -> None:
         """End an attempt that has begun its effects without a word about them."""
         unheard = Failed("ConnectionResetError: no answer")
-        finish = factories.finish(claimed, unheard, policy=UNSAFE, has_begun_effects=True)
+        finish = kit.finish(claimed, unheard, policy=UNSAFE, has_begun_effects=True)
         assert (FinishResult.ACCEPTED,) == self.store.finish_runs(self.member, [finish]).results

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.domain.alerting import Silence
-from duly.testing.conformance import alerts
+from duly.domain.alerts import Silence
+from duly_conformance import alerts
 from tests.cli.scripted_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
 from tests.waiting import LIMIT_S, wait_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.timetable.instants import from_microseconds, iso_utc
 from tests.cli.scripted_worker import PlayedWorker
 
 if TYPE_CHECKING:

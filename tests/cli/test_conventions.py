@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.cli.main import app
-from duly.cli.moments import read_moment
 from duly.cli.output import print_table
+from duly.cli.times import read_moment
 from duly.errors import UsageError
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ import pytest
 
 from duly.app import App
 from duly.cli.demo import has_desktop
-from duly.demo.cast import PAYMENTS
-from duly.demo.controls import Controls
-from duly.demo.member import LEASE_VARIABLE
+from duly.demo.app import PAYMENTS, Controls
+from duly.demo.processes import LEASE_VARIABLE
 from duly.errors import Conflict
 from tests.cli.duly_command import duly as command
 from tests.forked_commands import bound, is_running
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from duly.app.demo_controls import KilledWorker
     from duly.client.run_view import Run
-    from duly.client.status_view import MemberStatus
+    from duly.client.status import MemberStatus
 
 ResultT = TypeVar("ResultT")
 

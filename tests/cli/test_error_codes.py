@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duly.app.doctor
-import duly.client.health
-import duly.client.judging
+import duly.client.status
 from duly import errors
 from duly.cli.main import _exit_code
 from duly.errors import DulyError
@@ -23,7 +22,7 @@ ROW = re.compile(r"^\| `([a-z-]+)` \| ([^|]+) \|", re.MULTILINE)
 FOUND = re.compile(r"""(?:Finding\(\s*|code=)"([a-z-]+)\"""")
 
 
-FINDING = (duly.app.doctor, duly.client.health, duly.client.judging)
+FINDING = (duly.app.doctor, duly.client.status, duly.client.status)
 """Modules that say what is wrong."""
 
 

@@ -6,7 +6,7 @@ import json
 import signal
 from typing import TYPE_CHECKING
 
-from duly.testing.conformance import steps
+from duly_conformance import steps
 from tests.waiting import read_line
 
 if TYPE_CHECKING:

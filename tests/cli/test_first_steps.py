@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly import telemetry
-from duly.app.running import _awaited
+from duly.app.services import _awaited
 from duly.cli.event_lines import sentence
 from tests.cli.scripted_worker import PlayedWorker
 

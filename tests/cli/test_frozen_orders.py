@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from duly.cli.frozen_orders import FrozenOrder, SetOptions
-from duly.cli.target import Target
-from duly.client.frozen_sets import OrderPreview, PreviewedItem
-from duly.client.run_orders import OrderedRun
-from duly.domain.identity import RunId
+from duly.cli.confirm import FrozenOrder, SetOptions
+from duly.cli.context import Target
+from duly.client.runs import OrderedRun
+from duly.client.selections import OrderPreview, PreviewedItem
+from duly.domain.ids import RunId
 from duly.errors import UsageError
 from tests.cli.scripted_worker import PlayedWorker
 from tests.domain.instants import moment

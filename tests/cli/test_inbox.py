@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.domain.identity import RunId
-from duly.store.execution import SaveCheckpoint
+from duly.domain.ids import RunId
+from duly.store.ports.execution import SaveCheckpoint
 from tests.cli.scripted_worker import TASK, PlayedWorker
 
 if TYPE_CHECKING:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
-from duly.domain.instants import SECOND_US
-from duly.store.admission import Request
+from duly.engine.manual_clock import ManualClock
+from duly.store.ports.limits import Request
 from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import ManualClock
+from duly.timetable.instants import SECOND_US
 from tests.cli.scripted_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
 
 if TYPE_CHECKING:
-    from duly.store.execution import ClaimedRun
+    from duly.store.ports.execution import ClaimedRun
     from tests.cli.duly_command import Workplace
 
 FAILURES = 10

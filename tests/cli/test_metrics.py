@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from duly.engine.metrics import DISPATCHER_METRICS
-from duly.telemetry.counting import PROCESS_METRICS, WORKER_METRICS
+from duly.engine.dispatcher.context import DISPATCHER_METRICS
+from duly.telemetry.listeners import PROCESS_METRICS, WORKER_METRICS
 from tests.cli.test_dispatcher import LIMIT_SECONDS, events_until
 
 if TYPE_CHECKING:
     import subprocess
 
-    from duly.telemetry.exposition import Metric
+    from duly.telemetry.prometheus import Metric
     from tests.cli.duly_command import Workplace
 
 

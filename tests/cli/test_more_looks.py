@@ -6,8 +6,8 @@ import json
 import signal
 from typing import TYPE_CHECKING
 
-from duly.testing.conformance import steps
-from duly.testing.factories import HOUR_US, new_schedule
+from duly_conformance import steps
+from duly_conformance.kit import HOUR_US, new_schedule
 from tests.cli.scripted_worker import PlayedWorker
 from tests.waiting import read_line
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from duly.cli.confirm import place_words
 from duly.cli.output import json_line, neutral
-from duly.cli.undoing import place_words
 
 
 @pytest.mark.parametrize(

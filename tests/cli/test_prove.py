@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 import duly
-from duly.domain.concluding import Succeeded
-from duly.domain.identity import ScheduleId
-from duly.domain.instants import to_microseconds
-from duly.domain.scope import ScopeReport
+from duly.domain.ids import ScheduleId
+from duly.domain.outcomes import Succeeded
+from duly.domain.verification import ScopeReport
+from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
-from duly.testing import factories
-from duly.testing.conformance import steps
-from duly.testing.manual_clock import ManualClock
+from duly.timetable.instants import to_microseconds
+from duly_conformance import kit, steps
 from tests.cli.scripted_worker import PlayedWorker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.store.execution import ClaimedRun
+    from duly.store.ports.execution import ClaimedRun
     from tests.cli.duly_command import Workplace
 
 ORDER = ("prove", "nightly-close", "--for", "2026-04-03")
@@ -49,7 +48,7 @@ class Night:
         """End the run well, with the items that are done of the three that are expected."""
         names = ("a", "b", "c")
         scope = ScopeReport(expected=len(names), names=names, done=done)
-        finish = factories.finish(self.take(), Succeeded(), scope=scope)
+        finish = kit.finish(self.take(), Succeeded(), scope=scope)
         self.store.finish_runs(self.worker.member, [finish])
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import TASK_GONE
-from duly.domain.concluding import Failed
-from duly.testing.conformance.effects import UNSAFE, begin, taken
-from duly.testing.factories import finish
+from duly.domain.outcomes import Failed
+from duly.domain.runs import TASK_GONE
+from duly_conformance.effects import UNSAFE, begin, taken
+from duly_conformance.kit import finish
 from tests.cli.scripted_worker import PlayedWorker
 from tests.cli.test_run_orders import HERE, undo
 

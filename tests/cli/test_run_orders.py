@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
 from tests.cli.scripted_worker import PlayedWorker
 
 if TYPE_CHECKING:

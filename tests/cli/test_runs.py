@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.domain.concluding import Succeeded
-from duly.store.execution import FinishResult
-from duly.testing import factories
-from duly.testing.conformance import work_steps as steps
+from duly.domain.outcomes import Succeeded
+from duly.store.ports.execution import FinishResult
+from duly_conformance import kit, steps
 from tests.cli.scripted_worker import PlayedWorker
 from tests.waiting import read_line
 
@@ -122,8 +121,8 @@ def test_the_late_word_of_a_lost_worker_is_shown_as_evidence(place: Workplace, s
     run = str(worker.queue())
     claimed = worker.take()
     store.leave(worker.member)
-    steps.settle(store, steps.maintain(store), *steps.lost_claims(store))
-    late = store.finish_runs(worker.member, [factories.finish(claimed, Succeeded("7"))])
+    steps.settle_lost(store, steps.maintain(store), *steps.lost_claims(store))
+    late = store.finish_runs(worker.member, [kit.finish(claimed, Succeeded("7"))])
     told = place.duly("run", "show", run).out
 
     assert (FinishResult.REFUSED,) == late.results

@@ -32,8 +32,8 @@ import threading
 from pathlib import Path
 
 import duly
-from duly.api import serving
-from duly.cli import server
+from duly.api import server as serving
+from duly.cli import services as server
 from duly.store.postgres import PostgresStore
 from duly.store.sqlite import SqliteStore
 

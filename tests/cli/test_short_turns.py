@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.app.short_turns import TURN_SECONDS, short_turns
+from duly.app.services import TURN_SECONDS, short_turns
 
 if TYPE_CHECKING:
     from tests.cli.duly_command import Workplace

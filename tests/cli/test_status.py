@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.client.status_view import STALE_LOOKED_AT_MAX
-from duly.testing.conformance import steps
+from duly.client.status import STALE_LOOKED_AT_MAX
+from duly_conformance import steps
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore

@@ -8,10 +8,10 @@ import apsw
 
 import duly
 from duly.domain.audit import Actor
-from duly.domain.literals import Lane
-from duly.store.sealing import SealAudit
+from duly.domain.enums import Lane
+from duly.store.ports.audit import SealAudit
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import steps
+from duly_conformance import steps
 
 if TYPE_CHECKING:
     from tests.cli.duly_command import Workplace

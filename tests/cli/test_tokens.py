@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.access import read_token
+from duly.domain.auth import read_token
 
 if TYPE_CHECKING:
-    from duly.domain.access import TokenText
+    from duly.domain.auth import TokenText
     from tests.cli.duly_command import Workplace
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.testing.factories import HOUR_US, new_schedule
+from duly_conformance.kit import HOUR_US, new_schedule
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.store.dispatch import MemberId
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import HOUR_US
+from duly.store.ports.dispatch import MemberId
+from duly_conformance import steps as work
+from duly_conformance.kit import HOUR_US
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def joined(store: SqliteStore) -> str:
-    return str(work.join(store, host="attic", process=7, slots=3, ttl_us=HOUR_US))
+    return str(work.join_worker(store, host="attic", process=7, slots=3, ttl_us=HOUR_US))
 
 
 def test_a_worker_is_drained_and_put_back(place: Workplace, store: SqliteStore):

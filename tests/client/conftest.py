@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.domain.instants import to_microseconds
-from duly.domain.literals import TaskKind
+from duly.domain.enums import TaskKind
+from duly.engine.manual_clock import ManualClock
 from duly.engine.worker import Worker
-from duly.store.reading import AuditFilter
-from duly.testing.inline_executor import InlineExecutor
-from duly.testing.manual_clock import ManualClock
-from duly.testing.seeded_draws import SeededDraws
+from duly.store.ports.queries import AuditFilter
+from duly.testing import InlineExecutor, SeededDraws
+from duly.timetable.instants import to_microseconds
 from tests.domain.instants import moment
 from tests.postgres.reused_databases import with_schema
 from tests.store.made_store import KINDS, made_store

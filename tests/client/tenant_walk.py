@@ -15,16 +15,16 @@ from uuid import UUID
 
 import duly
 from duly import DulyError, every
-from duly.domain.instants import from_microseconds
-from duly.store.reading import ScheduleFilter
-from duly.testing.conformance import alerts, effects, steps
-from duly.testing.conformance import work_steps as work
+from duly.store.ports.queries import ScheduleFilter
+from duly.timetable.instants import from_microseconds
+from duly_conformance import alerts, effects, steps
+from duly_conformance import steps as work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from duly.store.protocol import Store
-    from duly.testing.manual_clock import ManualClock
+    from duly.engine.manual_clock import ManualClock
+    from duly.store.ports import Store
 
     Call = Callable[[duly.App, "Things"], object]
 
@@ -101,7 +101,7 @@ def furnish(store: Store, clock: ManualClock) -> Things:
     owed = steps.look(store, store.get_schedule(made.id.bytes).record)  # type: ignore[union-attr,arg-type]
     steps.fire_due(store, clock, owed)
     (fired,) = app.runs.list(schedule=made.id)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     work.take(store, worker)
     dead = work.make_dead(store, "dead", tenant=THEIRS)
     doubtful = effects.in_doubt(store, "doubtful", tenant=THEIRS).record.id

@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 
 import duly
+from duly.engine.manual_clock import ManualClock
 from duly.errors import Conflict, Forbidden, NotFound, Outdated, UsageError
 from duly.store.memory import MemoryStore
-from duly.testing.conformance import alerts, steps
-from duly.testing.manual_clock import ManualClock
+from duly_conformance import alerts, steps
 from tests.alerting.alert_rig import GuardRoom
 
 

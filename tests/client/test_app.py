@@ -13,11 +13,11 @@ import pytest
 
 import duly
 from duly import Conflict, StoreUnavailable, UsageError, every
-from duly.app.worker_options import WorkerOptions
-from duly.domain.literals import TaskKind
+from duly.app.services import WorkerOptions
+from duly.domain.enums import TaskKind
 from duly.engine.worker import Worker, WorkerSettings
 from duly.store.sqlite import SqliteStore
-from duly.testing.inline_executor import InlineExecutor
+from duly.testing import InlineExecutor
 from tests.client.conftest import everything, refused
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ import pytest
 
 import duly
 from duly import NotFound, UsageError, every
-from duly.cli.run.as_of import find_runs_then
-from duly.cli.run.selection import RunOptions
-from duly.cli.schedule.as_of import find_entry
-from duly.client.as_of import WAITING
-from duly.domain.concluding import Succeeded
-from duly.domain.instants import from_microseconds
-from duly.testing.conformance import work_steps as work
+from duly.cli.runs import RunOptions, find_runs_then
+from duly.cli.schedules import find_entry
+from duly.client.schedule_history import WAITING
+from duly.domain.outcomes import Succeeded
+from duly.timetable.instants import from_microseconds
+from duly_conformance import steps as work
 
 MINUTE_US = 60_000_000
 ANY = RunOptions()
@@ -50,7 +49,7 @@ def test_a_run_is_told_as_it_was_at_each_instant(app, kept):
     clock.advance(MINUTE_US)
     run = str(UUID(bytes=work.queue(store, "a")))
     pass_time()
-    worker = work.join(store, ttl_us=100 * MINUTE_US)
+    worker = work.join_worker(store, ttl_us=100 * MINUTE_US)
     first = work.take_one(store, worker)
     pass_time()
     work.end(store, worker, first, work.FATAL)

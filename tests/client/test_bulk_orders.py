@@ -9,17 +9,17 @@ import pytest
 
 import duly
 from duly import Conflict, NotFound, UsageError, every
-from duly.client import chosen_runs, frozen_sets
+from duly.client import selections
 from duly.client.inbox import LINE_MAX
-from duly.domain.concluding import Failed
-from duly.domain.identity import RunId, ordered_run_id
+from duly.domain.ids import RunId, ordered_run_id
+from duly.domain.outcomes import Failed
 from duly.domain.schedules import TENANT_DEFAULT, canonical_json
 from duly.errors import StoreUnavailable
-from duly.store.access import Freeze
-from duly.store.reading import AuditFilter
-from duly.testing.conformance import effects
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import HOUR_US
+from duly.store.ports.auth import Freeze
+from duly.store.ports.queries import AuditFilter
+from duly_conformance import effects
+from duly_conformance import steps as work
+from duly_conformance.kit import HOUR_US
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ class TestRerunningMany:
         frozen = app.selections.freeze()
         retried, tried, discarded, repeated = ids
         app.runs.retry([tried])
-        worker = work.join(store)
+        worker = work.join_worker(store)
         work.end(store, worker, work.take_one(store, worker), work.FATAL)
         app.runs.retry([retried])
         app.runs.discard([discarded])
@@ -167,7 +167,7 @@ class TestRerunningMany:
         """A3: a run and what repeated it, both dead, do the same work."""
         (first,) = dead(store, "a")
         again = app.inbox.rerun(first, reason="again")
-        worker = work.join(store)
+        worker = work.join_worker(store)
         work.end(store, worker, work.take_one(store, worker), work.FATAL)
         clock.advance(HOUR_US)
         frozen = app.selections.freeze()
@@ -184,7 +184,7 @@ class TestRerunningMany:
         app.schedules.create("hourly", app.call("remind"), every("1h"), overlap="skip")
         for _ in range(2):
             app.schedules.trigger("hourly")
-            worker = work.join(store)
+            worker = work.join_worker(store)
             work.end(store, worker, work.take_one(store, worker), work.FATAL)
         clock.advance(10_000_000)
         frozen = app.selections.freeze()
@@ -193,8 +193,8 @@ class TestRerunningMany:
         done = app.selections.rerun(frozen.id, reason="again")
         last = app.selections.preview(frozen.id, "rerun")
 
-        assert (1, {chosen_runs.ONE_AT_A_TIME: 1}) == (preview.touched, preview.left_by)
-        assert {True: None, False: chosen_runs.ONE_AT_A_TIME} == {
+        assert (1, {selections.ONE_AT_A_TIME: 1}) == (preview.touched, preview.left_by)
+        assert {True: None, False: selections.ONE_AT_A_TIME} == {
             one.is_done: one.why for one in done
         }
         assert [one.id for one in preview.first] == [one.id for one in done if one.is_done]
@@ -255,7 +255,7 @@ class TestSkippingMany:
         run_id = UUID(bytes=first.record.id)
         frozen = app.selections.freeze(state="ambiguous")
         app.inbox.retry(run_id, reason="try", confirm=run_id)
-        worker = work.join(store)
+        worker = work.join_worker(store)
         again = work.take_one(store, worker)
         effects.begin(store, worker, again, "mail")
         effects.end_beyond(store, worker, again, Failed("boom"))
@@ -403,9 +403,9 @@ class TestSchedules:
 
     def test_more_than_one_order_takes_are_refused(self, app, names, monkeypatch):
         """A1: nobody believes that a part is all."""
-        from duly.client import schedule_selections
+        from duly.client import selections
 
-        monkeypatch.setattr(schedule_selections, "ONE_BY_ONE_MAX", 3)
+        monkeypatch.setattr(selections, "ONE_BY_ONE_MAX", 3)
 
         with pytest.raises(UsageError, match="there are more than 3 schedules"):
             app.schedule_selections.freeze()
@@ -449,7 +449,7 @@ class TestSets:
     def test_many_are_confirmed_by_their_number(self, app, store, monkeypatch):
         """UX 39."""
         dead(store, "a", "b")
-        monkeypatch.setattr(frozen_sets, "CONFIRMED_ABOVE", 1)
+        monkeypatch.setattr(selections, "CONFIRMED_ABOVE", 1)
         frozen = app.selections.freeze()
 
         with pytest.raises(UsageError, match="this order is about 2 runs"):
@@ -469,7 +469,7 @@ class TestSets:
     def test_more_than_one_order_takes_one_by_one_are_refused(self, app, store, monkeypatch):
         """L6: bounded."""
         dead(store, "a", "b")
-        monkeypatch.setattr(frozen_sets, "ONE_BY_ONE_MAX", 1)
+        monkeypatch.setattr(selections, "ONE_BY_ONE_MAX", 1)
         frozen = app.selections.freeze()
 
         with pytest.raises(UsageError, match="'2 runs' are too many to rerun"):

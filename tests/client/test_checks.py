@@ -6,7 +6,7 @@ import pytest
 
 import duly
 from duly import Conflict, Retry, Verdict
-from duly.domain.scope import Scope
+from duly.domain.verification import Scope
 from duly.testing import virtual_time
 
 START = "2026-04-03T02:00"

@@ -10,10 +10,10 @@ import pytest
 import duly
 from duly import StoreUnavailable, Unauthenticated
 from duly.client.access import ADDRESSES_MAX, REMEMBERED_MAX, REMEMBERED_US, TOLD_US, Doorkeeper
-from duly.domain.access import DRAWN_BYTES, PrincipalKind, Role, make_token, read_token
+from duly.domain.auth import DRAWN_BYTES, PrincipalKind, Role, make_token, read_token
 from duly.store.memory import MemoryStore
-from duly.store.reading import AuditFilter
-from duly.testing.seeded_draws import SeededDraws
+from duly.store.ports.queries import AuditFilter
+from duly.testing import SeededDraws
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import duly
 from duly import Retry
 from duly.domain.effects import EffectState
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
 from duly.testing import virtual_time
 
 ONCE_MORE = Retry(attempts=3, base="1s", cap="1s")

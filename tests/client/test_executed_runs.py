@@ -11,14 +11,14 @@ import pytest
 
 import duly
 from duly import Cancelled, UsageError
-from duly.domain.attempts import (
+from duly.domain.runs import (
     CHECKPOINT_BYTES_MAX,
     LINE_LENGTH_MAX,
     PARTITION_LENGTH_MAX,
     Progress,
     Tries,
 )
-from duly.store.execution import ClaimedRun
+from duly.store.ports.execution import ClaimedRun
 from tests.client.conftest import work
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import duly
+from duly.engine.manual_clock import START_US, ManualClock
 from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import START_US, ManualClock
 from tests.cli.duly_command import Workplace
 from tests.client.conftest import work
 

@@ -9,15 +9,15 @@ import pytest
 
 import duly
 from duly import Conflict, Retry, UsageError
-from duly.domain.advice import Choice
-from duly.domain.identity import ScheduleId, occurrence_run_id
-from duly.store.reading import AuditFilter
+from duly.domain.effects import Choice
+from duly.domain.ids import ScheduleId, occurrence_run_id
+from duly.store.ports.queries import AuditFilter
 from duly.testing import virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.testing.virtual_time import VirtualClock
+    from duly.testing import VirtualClock
 
 START = "2026-04-03T02:00"
 

@@ -10,9 +10,9 @@ import pytest
 
 import duly
 from duly import NotFound, UsageError, cron, every
-from duly.client import history
-from duly.client.labels import read_label, run_label
-from duly.domain.instants import to_microseconds
+from duly.client import schedule_history
+from duly.client.parameters import read_label, run_label
+from duly.timetable.instants import to_microseconds
 from tests.client.conftest import NOON, fire, refused
 from tests.domain.instants import moment
 
@@ -138,7 +138,7 @@ def test_history_tells_who_did_what_and_why(app, tasks, store, clock):
 
 def test_no_more_of_a_history_is_read_than_is_asked_for(app, tasks, store, monkeypatch):
     """A2, L6: also where it goes over pages; who wants the last entry does not wait for a thousand."""
-    monkeypatch.setattr(history, "PAGE_MAX", 3)
+    monkeypatch.setattr(schedule_history, "PAGE_MAX", 3)
     app.schedules.create("nightly", tasks.report, NIGHTLY)
     for number in range(6):
         app.schedules.edit("nightly", owner=f"owner {number}")

@@ -10,9 +10,9 @@ import pytest
 import duly
 from duly import UsageError, every
 from duly.client.runs import SCHEDULES_MAX
-from duly.client.schedule_looks import SEVERAL_MAX, SPANS_MAX
+from duly.client.schedules import SEVERAL_MAX, SPANS_MAX
 from duly.client.vitals import LOOKED_AT_MAX
-from duly.testing.virtual_time import virtual_time
+from duly.testing import virtual_time
 
 HOUR = timedelta(hours=1)
 NOBODY = UUID(int=1)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import duly
 from duly import Conflict, Misfire, UsageError, cron, every
-from duly.domain.missing import Cause, SlotKind
-from duly.store.missing import MissingFilter, find_missing
+from duly.domain.missing_occurrences import Cause, SlotKind
+from duly.store.derived_queries import MissingFilter, find_missing
 from duly.testing import virtual_time
 
 if TYPE_CHECKING:
+    from duly.store.derived_queries import MissingOccurrence
     from duly.store.memory import MemoryStore
-    from duly.store.missing import MissingOccurrence
 
 ALL = frozenset(SlotKind)
 RULES = [

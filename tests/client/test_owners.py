@@ -8,12 +8,12 @@ import pytest
 
 import duly
 from duly import Conflict, NotFound, UsageError, every
-from duly.client import owners
+from duly.client import limits
 from duly.client.schedule_orders import apply_order
-from duly.domain.owners import OWNER_GONE
+from duly.domain.quotas import OWNER_GONE
 from duly.errors import StoreUnavailable
-from duly.store.reading import AuditFilter
-from duly.testing.factories import HOUR_US
+from duly.store.ports.queries import AuditFilter
+from duly_conformance.kit import HOUR_US
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_an_order_that_was_broken_off_goes_on_when_it_is_given_again(app, store,
         done.append(parts)
         return apply_order(*parts)
 
-    monkeypatch.setattr(owners, "apply_order", dies)
+    monkeypatch.setattr(limits, "apply_order", dies)
     with pytest.raises(StoreUnavailable):
         app.owners.gone("ada", reason="left")
     monkeypatch.undo()
@@ -151,7 +151,7 @@ def test_an_order_that_was_broken_off_goes_on_when_it_is_given_again(app, store,
 
 def test_one_order_pauses_so_many_and_tells_how_many_are_left(app, monkeypatch):
     """S6: whoever has thousands gives it again."""
-    monkeypatch.setattr(owners, "ONE_BY_ONE_MAX", 2)
+    monkeypatch.setattr(limits, "ONE_BY_ONE_MAX", 2)
     make(app, *"abcde")
     orders = [app.owners.gone("ada", reason="left") for _ in range(4)]
 
@@ -180,7 +180,7 @@ def test_one_that_is_removed_meanwhile_stops_none_of_the_others(app, monkeypatch
             raise NotFound("schedule", "one", "it was removed")
         return apply_order(*parts)
 
-    monkeypatch.setattr(owners, "apply_order", removed)
+    monkeypatch.setattr(limits, "apply_order", removed)
 
     assert 1 == app.owners.gone("ada", reason="left").paused
     assert "paused" == app.schedules.get("two").status

@@ -10,8 +10,8 @@ import pytest
 
 from duly import UsageError, every
 from duly.client.paging import read_cursor, write_cursor
-from duly.domain.literals import RunState
-from duly.store.reading import RunFilter
+from duly.domain.enums import RunState
+from duly.store.ports.queries import RunFilter
 from tests.client.conftest import NOON, fire
 
 HOUR = timedelta(hours=1)

@@ -9,10 +9,10 @@ import pytest
 
 import duly
 from duly import Conflict, Misfire, NotFound, OverQuota, Retry, UsageError, cron, every
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import Effects
-from duly.domain.presets import PRESETS
-from duly.testing.conformance import work_steps as work
+from duly.domain.enums import Effects
+from duly.domain.outcomes import Succeeded
+from duly.domain.policies import PRESETS
+from duly_conformance import steps as work
 from tests.client.conftest import fire, refused
 
 NIGHTLY = cron("0 2 * * *", tz="Europe/Paris")
@@ -167,7 +167,7 @@ def test_pending_runs_over_a_quota_are_refused_whole(app, tasks):
 def test_it_is_told_before_runs_overlap(app, tasks, store, clock):
     """O2: what part of the interval runs take, and a warning while there is still room."""
     app.schedules.create("crawl", tasks.report, every("1m"))
-    worker = work.join(store, ttl_us=1 << 50)
+    worker = work.join_worker(store, ttl_us=1 << 50)
     fresh = app.schedules.get("crawl")
     clock.advance("1m")
     fire(app, clock)

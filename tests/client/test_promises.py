@@ -12,9 +12,9 @@ import pytest
 import duly
 from duly import Conflict, UsageError
 from duly.store.memory import MemoryStore
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.moving import everything, told
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.schedules import everything, told
 
 CUT = "has no end: it was cut short"
 CHANGED = "is not as it was written: its checksum differs"
@@ -150,7 +150,7 @@ def test_a_line_that_says_what_none_can_say_is_refused(app, clock, before, after
 
 def test_a_move_needs_everybody_to_be_stopped(app, clock, tmp_path):
     """D7: where both stores go on, both fire."""
-    work.join(app.store)
+    work.join_worker(app.store)
 
     with pytest.raises(Conflict, match="1 dispatchers and workers that are alive; stop them all"):
         app.promises.export(tmp_path / "all.jsonl", stopped=True)

@@ -34,7 +34,7 @@ def closing(**task: Any) -> tuple[duly.App, dict[str, Any]]:
     return app, told
 
 
-def proof_of(app: duly.App) -> duly.client.proving.ProvenOccurrence:
+def proof_of(app: duly.App) -> duly.client.vitals.ProvenOccurrence:
     (one,) = app.prove("nightly-close", "2026-04-03").occurrences
     return one
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly.client import arguments as arguments_module
-from duly.client.arguments import Signature
-from duly.client.quick_reading import quick_reader
-from duly.domain.secrets import SecretReference
+from duly.client.arguments import Signature, quick_reader
+from duly.domain.secret_refs import SecretReference
 from duly.errors import UsageError
 from tests.each_row import each_row
 

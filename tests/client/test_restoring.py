@@ -9,14 +9,14 @@ import pytest
 
 import duly
 from duly.app import App
-from duly.domain.instants import DAY, SECOND_US
-from duly.domain.literals import TaskKind
-from duly.engine.dispatcher import Dispatcher
-from duly.engine.settings import DispatcherSettings
+from duly.domain.enums import TaskKind
+from duly.engine.dispatcher.dispatcher import Dispatcher
+from duly.engine.dispatcher.settings import DispatcherSettings
+from duly.engine.manual_clock import ManualClock
 from duly.engine.worker import Worker, WorkerSettings
 from duly.store.sqlite import SqliteStore
-from duly.testing.inline_executor import InlineExecutor
-from duly.testing.manual_clock import ManualClock
+from duly.testing import InlineExecutor
+from duly.timetable.instants import DAY, SECOND_US
 
 WARM_UP_S = 10
 ROUNDS = 5

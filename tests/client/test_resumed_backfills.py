@@ -8,14 +8,14 @@ import pytest
 
 import duly
 from duly import Conflict, UsageError, every
-from duly.domain.identity import BackfillId
-from duly.domain.instants import from_microseconds
+from duly.domain.ids import BackfillId
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.store.dispatch import FireResult
-from duly.store.reading import AuditFilter
-from duly.testing.conformance import backfills as conformance
-from duly.testing.conformance import steps
-from duly.testing.factories import HOUR_US
+from duly.store.ports.dispatch import FireResult
+from duly.store.ports.queries import AuditFilter
+from duly.timetable.instants import from_microseconds
+from duly_conformance import backfills as conformance
+from duly_conformance import steps
+from duly_conformance.kit import HOUR_US
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -11,10 +11,10 @@ import pytest
 import duly
 from duly import Conflict, NotFound, UsageError
 from duly.client.runs import Runs
-from duly.domain.attempts import TASK_GONE
-from duly.store.execution import ClaimRuns
-from duly.store.reading import AuditFilter
-from duly.testing.factories import worker
+from duly.domain.runs import TASK_GONE
+from duly.store.ports.execution import ClaimRuns
+from duly.store.ports.queries import AuditFilter
+from duly_conformance.kit import worker
 from tests.client.conftest import refused, work
 
 NOBODY = UUID(int=7)

@@ -11,7 +11,7 @@ import pytest
 
 import duly
 from duly import Conflict, Misfire, NotFound, UsageError, at, cron, every
-from duly.store.planning import Stale
+from duly.store.ports.schedules import Stale
 from tests.client.conftest import NOON, everything, fire, refused
 from tests.domain.instants import moment
 

@@ -8,15 +8,15 @@ import pytest
 
 import duly
 from duly import Forbidden, every
-from duly.client import status_view
-from duly.domain.alert_kinds import AlertKind
-from duly.domain.attempts import TASK_GONE
-from duly.testing.conformance import alerts
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import HOUR_US
+from duly.client import status
+from duly.domain.alert_rules import AlertKind
+from duly.domain.runs import TASK_GONE
+from duly_conformance import alerts
+from duly_conformance import steps as work
+from duly_conformance.kit import HOUR_US
 
 if TYPE_CHECKING:
-    from duly.domain.alerting import Condition
+    from duly.domain.alerts import Condition
 
 ACME, GLOBEX = "acme", "globex"
 
@@ -62,7 +62,7 @@ def test_work_that_is_stale_in_any_tenant_is_an_operators_finding(app, kept):
 
 def test_what_alerts_are_about_is_judged_beyond_the_first_by_name(app, kept, monkeypatch):
     """V4: of more schedules than are asked, those that alerts have found; it is said how many."""
-    monkeypatch.setattr(status_view, "STALE_LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(status, "STALE_LOOKED_AT_MAX", 2)
     store, clock = kept
     for name in "abcd":
         app.schedules.create(name, app.call("report"), every("1h"))
@@ -83,8 +83,8 @@ def test_what_alerts_are_about_is_judged_beyond_the_first_by_name(app, kept, mon
 
 def test_alerts_about_those_that_are_asked_anyway_take_nobodys_place(app, kept, monkeypatch):
     """V4: so many more are asked as are said."""
-    monkeypatch.setattr(status_view, "STALE_LOOKED_AT_MAX", 2)
-    monkeypatch.setattr(status_view, "SUSPECTS_MAX", 1)
+    monkeypatch.setattr(status, "STALE_LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(status, "SUSPECTS_MAX", 1)
     store, clock = kept
     for name in "abc":
         app.schedules.create(name, app.call("report"), every("1h"))

@@ -8,11 +8,11 @@ import json
 import pytest
 
 from duly import UsageError
-from duly.client import sealing
-from duly.client.sealing import verify_file
+from duly.client import audit
+from duly.client.audit import verify_file
 from duly.store.memory import MemoryStore
-from duly.store.sealing import SealAudit
-from duly.testing.conformance import steps
+from duly.store.ports.audit import SealAudit
+from duly_conformance import steps
 from tests.store.tampering import found, seal_six
 
 BEFORE = (
@@ -58,8 +58,8 @@ def verdict(tmp_path, lines, known=None):
 
 def test_a_trail_is_verified_to_its_end(app, sealed, monkeypatch):
     """A2: page by page; what is too young is counted."""
-    monkeypatch.setattr(sealing, "ENTRIES_PAGE", 3)
-    monkeypatch.setattr(sealing, "SEALS_PAGE", 2)
+    monkeypatch.setattr(audit, "ENTRIES_PAGE", 3)
+    monkeypatch.setattr(audit, "SEALS_PAGE", 2)
     told = app.audit.verify()
 
     assert (True, 3, 6, 1, sealed) == (

@@ -8,7 +8,7 @@ import pytest
 
 import duly
 from duly import Conflict, NotFound, Retry, UsageError
-from duly.client import frozen_sets, selections
+from duly.client import selections
 from duly.testing import virtual_time
 
 
@@ -95,7 +95,7 @@ def test_runs_are_cancelled_together(desk):
 def test_many_are_confirmed_by_their_number(desk, monkeypatch):
     """A1: whoever orders about a crowd says how large it is."""
     app, _ = desk
-    monkeypatch.setattr(frozen_sets, "CONFIRMED_ABOVE", 2)
+    monkeypatch.setattr(selections, "CONFIRMED_ABOVE", 2)
     frozen = app.selections.freeze()
 
     with pytest.raises(UsageError, match="confirm is missing: this order is about 3 runs"):

@@ -6,9 +6,8 @@ import pytest
 
 import duly
 from duly import UsageError
-from duly.domain.limits import Limit
-from duly.domain.rates import read_rate
-from duly.domain.task_limits import NO_LIMITS, values_of
+from duly.domain.limits import Limit, read_rate
+from duly.domain.tasks import NO_LIMITS, values_of
 
 HOOK = duly.secret("env:HOOK_SECRET")
 

@@ -8,9 +8,9 @@ import pytest
 
 import duly
 from duly import Conflict, Retry, UsageError
-from duly.domain.attempts import TaskPolicy
-from duly.domain.literals import Effects, TaskKind
-from duly.domain.plans import fill_argv
+from duly.domain.enums import Effects, TaskKind
+from duly.domain.runs import TaskPolicy
+from duly.domain.tasks import fill_argv
 
 SECOND_US = 1_000_000
 HOOK = duly.secret("env:HOOK_SECRET")

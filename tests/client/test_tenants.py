@@ -8,9 +8,9 @@ import pytest
 
 import duly
 from duly import Conflict, Forbidden, every
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
-from duly.testing.manual_clock import ManualClock
-from duly.testing.snapshot import snapshot
+from duly_conformance.kit import snapshot
 from tests.client.tenant_walk import (
     BY_REFERENCE,
     LOOKING,

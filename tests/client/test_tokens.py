@@ -7,8 +7,8 @@ import json
 import pytest
 
 from duly import Forbidden, NotFound, UsageError
-from duly.domain.access import read_token
-from duly.store.reading import AuditFilter
+from duly.domain.auth import read_token
+from duly.store.ports.queries import AuditFilter
 from tests.client.conftest import NOON
 from tests.domain.instants import moment
 

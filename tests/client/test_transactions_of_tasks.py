@@ -9,9 +9,9 @@ import pytest
 
 import duly
 from duly import Retry
+from duly.engine.manual_clock import START_US, ManualClock
 from duly.store.sqlite import SqliteStore
 from duly.testing import virtual_time
-from duly.testing.manual_clock import START_US, ManualClock
 from tests.client.conftest import work
 
 if TYPE_CHECKING:

@@ -190,7 +190,7 @@ def test_a_start_that_is_no_moment_is_refused(app, start):
 
 
 def test_a_task_that_never_comes_to_rest_is_told(app, monkeypatch):
-    monkeypatch.setattr(import_module("duly.testing.virtual_time"), "ROUNDS_MAX", 20)
+    monkeypatch.setattr(import_module("duly.testing"), "ROUNDS_MAX", 20)
 
     @app.task
     def again() -> None:

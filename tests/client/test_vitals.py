@@ -10,7 +10,7 @@ import pytest
 
 import duly
 from duly import Retry, Verdict, every
-from duly.client.health import judge_health
+from duly.client.status import judge_health
 from duly.errors import NotFound, UsageError
 from duly.testing import virtual_time
 

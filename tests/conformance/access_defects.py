@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duly.domain.access import EVERY_TENANT
-from duly.store.access import Standing
+from duly.domain.auth import EVERY_TENANT
 from duly.store.memory import MemoryStore
 from duly.store.memory.access import SessionRow
+from duly.store.ports.auth import Standing
 
 
 class RevokesAnybodys(MemoryStore):

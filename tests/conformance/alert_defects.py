@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duly.domain.alert_delivery import DeliveryState
-from duly.domain.alerting import AlertState
+from duly.domain.alerts import AlertState, DeliveryState
 from duly.errors import Outdated
 from duly.store.alert_rulings import new_deliveries
-from duly.store.alerting import DueDelivery, TroubledRun, WatchFence
 from duly.store.memory import MemoryStore
 from duly.store.memory.alerting import watch_row
+from duly.store.ports.alerts import DueDelivery, TroubledRun, WatchFence
 
 
 class RaisesWithoutAFence(MemoryStore):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from duly.domain.attempts import Tries
 from duly.domain.effects import EffectState
-from duly.domain.literals import Effects
+from duly.domain.enums import Effects
+from duly.domain.runs import Tries
 from duly.errors import LeaseLost
-from duly.store.dispatch import MemberId
-from duly.store.execution import Hold
 from duly.store.memory import MemoryStore
 from duly.store.memory.tables import Ready
+from duly.store.ports.dispatch import MemberId
+from duly.store.ports.execution import Hold
 
 
 class PermitsTheStale(MemoryStore):

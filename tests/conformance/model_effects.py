@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from duly.domain.advice import Choice
-from duly.domain.attempts import Reason, TaskPolicy
-from duly.domain.checking import check_of
-from duly.domain.concluding import (
+from duly.domain.effects import Choice
+from duly.domain.enums import Effects, Finding
+from duly.domain.ids import ordered_run_id
+from duly.domain.outcomes import (
     Attempted,
     CancelledEnd,
     Failed,
@@ -21,13 +21,12 @@ from duly.domain.concluding import (
     Succeeded,
     conclude,
 )
-from duly.domain.identity import ordered_run_id
-from duly.domain.literals import Effects, Finding
-from duly.domain.retrying import Retry
+from duly.domain.policies import Retry
+from duly.domain.runs import Reason, TaskPolicy
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.scope import ScopeReport
+from duly.domain.verification import ScopeReport, check_of
 from duly.errors import LeaseLost
-from duly.store.effects import (
+from duly.store.ports.effects import (
     AddVerdict,
     BeginEffect,
     EndEffect,
@@ -35,19 +34,19 @@ from duly.store.effects import (
     Rerun,
     SettleDoubt,
 )
-from duly.store.execution import Finish, Hold, Report
-from duly.store.reading import PAGE_MAX
-from duly.testing.factories import ADA, SECOND_US, run_id
+from duly.store.ports.execution import Finish, Hold, Report
+from duly.store.ports.queries import PAGE_MAX
+from duly_conformance.kit import ADA, SECOND_US, run_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.identity import RunId
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import ClaimedRun
+    from duly.domain.ids import RunId
+    from duly.engine.manual_clock import ManualClock
     from duly.store.memory import MemoryStore
-    from duly.store.protocol import Store
-    from duly.testing.manual_clock import ManualClock
+    from duly.store.ports import Store
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import ClaimedRun
 
 UNSAFE = TaskPolicy(effects=Effects.UNSAFE, retry=Retry(9, base="1s"))
 places = st.integers(0, 999)

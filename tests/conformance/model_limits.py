@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from duly.domain.attempts import TaskPolicy
-from duly.domain.breakers import FAILURES_MIN
-from duly.domain.concluding import Failed, Succeeded, conclude
+from duly.domain.admission import FAILURES_MIN
+from duly.domain.enums import Lane
 from duly.domain.limits import read_limit
-from duly.domain.literals import Lane
+from duly.domain.outcomes import Failed, Succeeded, conclude
+from duly.domain.runs import TaskPolicy
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.store.admission import Request, SetLimit
-from duly.store.execution import Finish
-from duly.testing.factories import ADA
+from duly.store.ports.execution import Finish
+from duly.store.ports.limits import Request, SetLimit
+from duly_conformance.kit import ADA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.concluding import Attempted
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import ClaimedRun
+    from duly.domain.outcomes import Attempted
     from duly.store.memory import MemoryStore
-    from duly.store.protocol import Store
+    from duly.store.ports import Store
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import ClaimedRun
 
 places = st.integers(0, 999)
 DESTINATIONS = ("api.example.com", "other.example.com")

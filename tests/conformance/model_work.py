@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from duly.domain.attempts import LogLine, Progress, Reason, TaskPolicy
-from duly.domain.concluding import (
+from duly.domain.enums import Effects, Lane
+from duly.domain.outcomes import (
     Attempted,
     CancelledEnd,
     Failed,
@@ -22,10 +22,10 @@ from duly.domain.concluding import (
     TimedOut,
     conclude,
 )
-from duly.domain.literals import Effects, Lane
-from duly.domain.retrying import Retry
+from duly.domain.policies import Retry
+from duly.domain.runs import LogLine, Progress, Reason, TaskPolicy
 from duly.domain.schedules import TENANT_DEFAULT, Call
-from duly.store.execution import (
+from duly.store.ports.execution import (
     Beat,
     ClaimRuns,
     Finish,
@@ -35,8 +35,8 @@ from duly.store.execution import (
     SaveCheckpoint,
     SettleLost,
 )
-from duly.store.reading import PAGE_MAX
-from duly.testing.factories import (
+from duly.store.ports.queries import PAGE_MAX
+from duly_conformance.kit import (
     ADA,
     HOUR_US,
     MINUTE_US,
@@ -53,12 +53,12 @@ from duly.testing.factories import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.identity import RunId
-    from duly.store.dispatch import Fence, MemberId
-    from duly.store.execution import ClaimedRun, LostClaim
+    from duly.domain.ids import RunId
+    from duly.engine.manual_clock import ManualClock
     from duly.store.memory import MemoryStore
-    from duly.store.protocol import Store
-    from duly.testing.manual_clock import ManualClock
+    from duly.store.ports import Store
+    from duly.store.ports.dispatch import Fence, MemberId
+    from duly.store.ports.execution import ClaimedRun, LostClaim
 
 OVERDUE_US = MINUTE_US
 places = st.integers(0, 999)

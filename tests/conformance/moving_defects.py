@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from duly.store.memory import MemoryStore
-from duly.store.moving import LEDGER, Bundle
+from duly.store.ports.transfer import LEDGER, Bundle
 
 
 def _without(bundles, parts):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duly.domain.literals import ScheduleStatus
+from duly.domain.enums import ScheduleStatus
 from duly.domain.quotas import GONE
 from duly.store.memory import MemoryStore
 

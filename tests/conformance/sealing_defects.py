@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duly.domain.sealing import make_seal
+from duly.domain.audit import make_seal
 from duly.store.memory import MemoryStore
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duly.store.memory import MemoryStore
-from duly.store.searching import AttemptPage, AuditPage, RunPage
+from duly.store.ports.queries import AttemptPage, AuditPage, RunPage
 
 
 class RemembersErrors(MemoryStore):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
 from duly.store.memory import MemoryStore
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duly.domain.scope import Scope
+from duly.domain.verification import Scope
 from duly.store.memory import MemoryStore
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duly.store.memory import MemoryStore
-from duly.store.reading import OpenCounts
+from duly.store.ports.queries import OpenCounts
 
 
 class ChangesAnybodys(MemoryStore):

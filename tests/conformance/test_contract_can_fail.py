@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from duly.domain.concluding import Die
-from duly.domain.literals import Lane, RunState, ScheduleStatus
+from duly.domain.enums import Lane, RunState, ScheduleStatus
+from duly.domain.outcomes import Die
 from duly.domain.schedules import Pending
+from duly.engine.manual_clock import ManualClock
 from duly.errors import Outdated
-from duly.store.dispatch import ArrivalsCursor, Fence, Lease, LeaseKey
-from duly.store.execution import FinishResult
 from duly.store.memory import MemoryStore
-from duly.testing.conformance import StoreContract
-from duly.testing.factories import dispatcher
-from duly.testing.manual_clock import ManualClock
+from duly.store.ports.dispatch import ArrivalsCursor, Fence, Lease, LeaseKey
+from duly.store.ports.execution import FinishResult
+from duly_conformance import StoreContract
+from duly_conformance.kit import dispatcher
 from tests.conformance.defects_by_port import DEFECTS_BY_PORT
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly.store.memory import MemoryStore
-from duly.testing.conformance import StoreContract
+from duly_conformance import StoreContract
 
 
 class TestMemory(StoreContract):

@@ -18,10 +18,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from duly.domain.identity import ScheduleId
-from duly.domain.literals import Lane, Missed, Overlap, RunState
-from duly.domain.misfire import Misfire
-from duly.domain.planning import (
+from duly.domain.enums import Lane, Missed, Overlap, RunState
+from duly.domain.fire_planning import plan_late, settle
+from duly.domain.ids import ScheduleId
+from duly.domain.policies import Misfire
+from duly.domain.schedule_changes import (
     Change,
     decide_delete,
     decide_edit,
@@ -30,11 +31,10 @@ from duly.domain.planning import (
     decide_resume,
     decide_skip_next,
 )
-from duly.domain.settling import plan_late, settle
-from duly.domain.timetable.interval import every
-from duly.domain.timetable.once import at
+from duly.engine.manual_clock import ManualClock
 from duly.errors import DulyError
-from duly.store.dispatch import (
+from duly.store.memory import MemoryStore
+from duly.store.ports.dispatch import (
     DrainOwed,
     Fence,
     FireDelayed,
@@ -44,18 +44,19 @@ from duly.store.dispatch import (
     LeaseKey,
     LoadTimers,
     MemberKind,
-    Prune,
     Renew,
-    Retention,
 )
-from duly.store.execution import Claimed
-from duly.store.memory import MemoryStore
+from duly.store.ports.execution import Claimed
+from duly.store.ports.maintenance import Prune, Retention
 from duly.store.sqlite import SqliteStore
-from duly.testing.factories import (
+from duly.timetable.interval import every
+from duly.timetable.once import at
+from duly_conformance.kit import (
     DAY_US,
     HOUR_US,
     MINUTE_US,
     SECOND_US,
+    Snapshot,
     add_runs,
     cancel,
     change_of,
@@ -66,11 +67,10 @@ from duly.testing.factories import (
     new_schedule,
     on_time,
     run_id,
+    snapshot,
     staying,
     template_of,
 )
-from duly.testing.manual_clock import ManualClock
-from duly.testing.snapshot import Snapshot, snapshot
 from tests.conformance.model_effects import EffectRules
 from tests.conformance.model_limits import LimitRules
 from tests.conformance.model_work import WorkRules
@@ -79,9 +79,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.dispatch import Timer
-    from duly.store.execution import ClaimedRun
-    from duly.store.protocol import Store
+    from duly.store.ports import Store
+    from duly.store.ports.dispatch import Timer
+    from duly.store.ports.execution import ClaimedRun
 
 Fire: TypeAlias = FireSchedule | FireDelayed | FireRetry
 SHARDS = 2

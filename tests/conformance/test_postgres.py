@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.store.postgres import PostgresStore
-from duly.testing.conformance import StoreContract
-from duly.testing.conformance.breathing import Breathing
-from duly.testing.conformance.claiming import Claiming, Order
-from duly.testing.conformance.fair_shares import FairShares, ReservedLanes
-from duly.testing.conformance.operating import Queues
-from duly.testing.conformance.standing import TakingOutOfService
+from duly_conformance import StoreContract
+from duly_conformance.attempts import Breathing
+from duly_conformance.claiming import Claiming, FairShares, Order, ReservedLanes, TakingOutOfService
+from duly_conformance.operations import Queues
 from tests.postgres.reused_databases import with_schema
 
 if TYPE_CHECKING:
-    from duly.store.execution import Claimed, ClaimRuns
+    from duly.store.ports.execution import Claimed, ClaimRuns
 
 
 @pytest.fixture(scope="session")

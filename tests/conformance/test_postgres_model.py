@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from duly.store.dispatch import Pruned, PruneKind
+from duly.store.ports.maintenance import Pruned, PruneKind
 from duly.store.postgres import PostgresStore
 from duly.store.postgres.claiming import Aim
 from tests.conformance.test_model import SHARDS, SameAnswers
@@ -20,11 +20,11 @@ from tests.postgres.database_clock import DatabaseClock, install_clock
 
 if TYPE_CHECKING:
     from duly.clock import Clock
-    from duly.store.dispatch import Timer
-    from duly.store.execution import ClaimRuns
-    from duly.store.protocol import Store
-    from duly.testing.manual_clock import ManualClock
-    from duly.testing.snapshot import Snapshot
+    from duly.engine.manual_clock import ManualClock
+    from duly.store.ports import Store
+    from duly.store.ports.dispatch import Timer
+    from duly.store.ports.execution import ClaimRuns
+    from duly_conformance.kit import Snapshot
     from tests.postgres.server import Databases
 
 MODEL_SETTINGS = settings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import StoreContract
+from duly_conformance import StoreContract
 from tests.store.sqlite.made_file import made_file
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duly.store.memory import MemoryStore
-from duly.store.trailing import TrailPage
+from duly.store.ports.audit import TrailPage
 
 
 class LooksAtOneTenant(MemoryStore):

@@ -12,15 +12,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.domain.instants import to_microseconds
-from duly.domain.timetable.cron import MACROS, Cron, cron
-from duly.domain.zones.database import default_zones
+from duly.timetable.cron import MACROS, Cron, cron
+from duly.timetable.instants import to_microseconds
+from duly.timetable.zones import default_zones
 from tests.corpora.corpus import Row, instant, zone_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.zones.zone import Segment
+    from duly.timetable.zones import Segment
 
 WRITTEN_LIST = Path(__file__).with_name("dialect_differences.md")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")

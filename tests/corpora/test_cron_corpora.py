@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from duly.domain.timetable.cron import cron
 from duly.errors import UsageError
+from duly.timetable.cron import cron
 from tests.corpora.corpus import Row, instant, rows
 from tests.corpora.dialect_differences import (
     DIFFERENCES,

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from duly.domain.language.recognise import kind_of
-from duly.domain.timetable.cron import Cron, cron
 from duly.errors import UsageError
+from duly.timetable.cron import Cron, cron
+from duly.timetable.language.detect import kind_of
 from tests.corpora.corpus import Row, rows
 
 LENGTH_MAX = 300

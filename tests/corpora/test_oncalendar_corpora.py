@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duly import UsageError, oncalendar
-from duly.domain.local_time import FOLDS, GAPS
-from duly.domain.zones.database import default_zones
+from duly.timetable.local_time import FOLDS, GAPS
+from duly.timetable.zones import default_zones
 from tests.corpora.corpus import Row, instant, rows
 
 ROWS_THAT_TELL = 400

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duly import rrule
-from duly.domain.local_time import FOLDS, GAPS
+from duly.timetable.local_time import FOLDS, GAPS
 from tests.corpora.corpus import Row, instant, rows
 
 ROWS_THAT_TELL = 100

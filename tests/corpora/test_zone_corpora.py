@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from duly.domain.instants import wall_seconds
-from duly.domain.local_time import LocalRule, resolve
-from duly.domain.timetable.once import OneWall
-from duly.domain.zones.database import default_zones
+from duly.timetable.instants import wall_seconds
+from duly.timetable.local_time import LocalRule, resolve
+from duly.timetable.once import OneWall
+from duly.timetable.zones import default_zones
 from tests.corpora.corpus import instant, rows
 
 KINDS = {"unique": "unique", "ambiguous": "fold", "nonexistent": "gap"}

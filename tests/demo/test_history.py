@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.app import App
-from duly.demo import cast, tasks
+from duly.demo import app
+from duly.demo import app as tasks
 from duly.demo.history import BACKFILL_SHARE, DAYS, REPORTS_LOST, make_history
-from duly.domain.instants import to_microseconds
 from duly.engine.manual_clock import ManualClock
+from duly.timetable.instants import to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 NOW = datetime(2027, 3, 28, 7, 41, 7, tzinfo=UTC)
 """A Sunday; in the night before it clocks in Europe were put forward."""
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-OPERATOR = cast.OPERATOR
+OPERATOR = app.OPERATOR
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -121,7 +122,7 @@ def test_results_are_verified_and_refuted(past: App, runs: list[Run]):
 
 def test_a_report_is_refuted_whenever_the_demo_is_started():
     """T2, U1: nights in which clocks are put back are longer than others."""
-    reports = cast.NIGHTLY.upcoming(datetime(2026, 10, 20, tzinfo=UTC), 10)
+    reports = app.NIGHTLY.upcoming(datetime(2026, 10, 20, tzinfo=UTC), 10)
     longest = max(b - a for a, b in pairwise(reports))
 
     assert 25 * HOUR == longest < REPORTS_LOST
@@ -173,7 +174,7 @@ def test_schedules_are_of_the_owner_demo_and_some_are_paused_or_deleted(past: Ap
     schedules = {one.name: one for one in past.schedules.list(include_deleted=True)}
     newsletter = schedules["newsletter"]
 
-    assert {cast.OWNER} == {one.owner for one in schedules.values()}
+    assert {app.OWNER} == {one.owner for one in schedules.values()}
     assert ("paused", NOW + timedelta(days=5)) == (newsletter.status, newsletter.resume_at)
     assert newsletter.reason
     assert "deleted" == schedules["old-export"].status
@@ -183,8 +184,8 @@ def test_people_of_the_demo_gave_orders(past: App):
     """L5."""
     actors = Counter(one.actor for one in past.audit.page(limit=1000).items)
 
-    assert {OPERATOR, cast.ANALYST, "demo"} <= set(actors)
-    assert {OPERATOR, cast.ANALYST, "demo", "duly"} == set(actors)
+    assert {OPERATOR, app.ANALYST, "demo"} <= set(actors)
+    assert {OPERATOR, app.ANALYST, "demo", "duly"} == set(actors)
 
 
 def test_the_night_of_the_clock_change_is_in_it(past: App, runs: list[Run]):
@@ -207,4 +208,4 @@ def test_the_night_of_the_clock_change_is_in_it(past: App, runs: list[Run]):
     ],
 )
 def test_a_schedule_lives_where_clocks_change_soonest(now: datetime, zone: str):
-    assert zone == cast.zone_of_next_change(now)
+    assert zone == app.zone_of_next_change(now)

@@ -10,13 +10,13 @@ import pytest
 from duly.app import App
 from duly.app.stores import open_scratch
 from duly.client.run_view import Run  # noqa: TC001 - a task's annotations are read at run time
-from duly.demo.pacing import rest
-from duly.demo.past import Past
-from duly.domain.instants import SECOND_US
-from duly.domain.retrying import Retry
-from duly.domain.timetable.interval import every
+from duly.demo.app import rest
+from duly.demo.history import Past
+from duly.domain.policies import Retry
 from duly.engine.manual_clock import START_US, ManualClock
 from duly.store.sqlite import SqliteStore
+from duly.timetable.instants import SECOND_US
+from duly.timetable.interval import every
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from duly.domain.zones.database import ZoneDatabase
+    from duly.timetable.zones import ZoneDatabase
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = 86_400

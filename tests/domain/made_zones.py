@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.domain.zones.database import ZoneDatabase
+from duly.timetable.zones import ZoneDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

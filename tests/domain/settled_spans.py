@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from duly.domain.identity import ScheduleId
-from duly.domain.misfire import Misfire
+from duly.domain.fire_planning import Settlement, Template
+from duly.domain.ids import ScheduleId
+from duly.domain.policies import Misfire
 from duly.domain.schedules import Call, Definition
-from duly.domain.settling import Settlement, Template
-from duly.domain.timetable.cron import cron
-from duly.domain.timetable.interval import every
-from duly.domain.timetable.timetable import Timetable
+from duly.timetable.cron import cron
+from duly.timetable.interval import every
+from duly.timetable.timetable import Timetable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

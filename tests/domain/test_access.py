@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from duly.domain.access import (
+from duly.domain.auth import (
     DRAWN_BYTES,
     SCOPES_BY_ROLE,
     Expiry,
@@ -27,9 +27,9 @@ from duly.domain.access import (
     token_id,
     unauthenticated,
 )
-from duly.domain.instants import MINUTE, SECOND_US
 from duly.errors import Forbidden, UsageError
-from duly.testing.seeded_draws import SeededDraws
+from duly.testing import SeededDraws
+from duly.timetable.instants import MINUTE, SECOND_US
 
 NOW = 1_775_000_000 * SECOND_US
 

@@ -6,26 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly.domain.admission import (
+    BACK_EVERY_US,
+    FAILURES_MIN,
+    PAUSE_FIRST_US,
     Books,
+    Breaker,
+    BreakerState,
     Comer,
     Verdict,
     Way,
+    count,
     decide,
     falls_under,
     room,
     turns_back,
 )
-from duly.domain.breakers import (
-    BACK_EVERY_US,
-    FAILURES_MIN,
-    PAUSE_FIRST_US,
-    Breaker,
-    BreakerState,
-    count,
-)
-from duly.domain.identity import RunId
-from duly.domain.limits import Limit, LimitRecord, Limits, LimitSource
-from duly.domain.rates import Pace, Rate
+from duly.domain.ids import RunId
+from duly.domain.limits import Limit, LimitRecord, Limits, LimitSource, Pace, Rate
 
 SECOND = 1_000_000
 NOW = 1_000 * SECOND

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from duly.domain.advice import Choice, Doubt, advise
-from duly.domain.literals import Effects, Finding
+from duly.domain.effects import Choice, Doubt, advise
+from duly.domain.enums import Effects, Finding
 from tests.each_row import each_row
 
 UNSAFE = Doubt(Effects.UNSAFE)

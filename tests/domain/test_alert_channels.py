@@ -7,7 +7,7 @@ import json
 import pytest
 
 from duly.domain.alert_channels import ChatPlan, LogPlan, MailPlan, plan_of, read_channel
-from duly.domain.secrets import SecretReference
+from duly.domain.secret_refs import SecretReference
 from duly.domain.webhooks import WebhookPlan
 from duly.errors import UsageError
 from tests.each_row import each_row

@@ -13,17 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly.domain.alert_messages import (
+    RUNBOOK_KINDS,
     AlertNotice,
+    for_mattermost,
+    for_slack,
     log_line,
     mattermost_payload,
+    one_line,
     page_text,
+    plain_json,
     plain_text,
+    runbook_of,
     slack_payload,
     subject_line,
     webhook_body,
 )
-from duly.domain.harmless import for_mattermost, for_slack, one_line, plain_json
-from duly.domain.runbooks import RUNBOOK_KINDS, runbook_of
 from duly.errors import UsageError
 from tests.each_row import each_row
 

@@ -9,32 +9,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.alert_delivery import (
+from duly.domain.alert_rules import (
+    USUAL,
+    AlertKind,
+    Rulebook,
+    Severity,
+    default_rule,
+    read_rule,
+    rule_from_json,
+)
+from duly.domain.alerts import (
+    ALERTS_OPEN_MAX,
+    FEW,
     FIRST_WAIT_US,
     KEPT_UP_US,
+    LOOKS_MIN,
     TRIES_MAX,
     WAIT_MAX_US,
-    DeliveryRecord,
-    DeliveryState,
-    conclude_try,
-)
-from duly.domain.alert_kinds import USUAL, AlertKind, Severity
-from duly.domain.alert_rules import Rulebook, default_rule, read_rule, rule_from_json
-from duly.domain.alerting import (
-    ALERTS_OPEN_MAX,
     AlertId,
     AlertState,
     Condition,
+    CreationRate,
     DeliveryId,
+    DeliveryRecord,
+    DeliveryState,
     Observation,
     Silence,
     Standards,
     Step,
     Told,
+    conclude_try,
     decide,
     joined,
+    rate_from_json,
 )
-from duly.domain.creation_rates import FEW, LOOKS_MIN, CreationRate, rate_from_json
 from duly.errors import UsageError
 from tests.each_row import each_row
 

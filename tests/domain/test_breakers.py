@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.breakers import (
+from duly.domain.admission import (
     FAILURES_MIN,
     LOOK_US,
     PAUSE_FIRST_US,
@@ -19,7 +19,7 @@ from duly.domain.breakers import (
     probed,
     reset_of,
 )
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
 
 SECOND = 1_000_000
 NOW = 1_000 * SECOND

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duly import BusinessCalendar, UsageError
-from duly.almanac.public_holidays import HolidaysPackage
-from duly.domain.timetable.business_calendar import (
+from duly.timetable.business_calendar import (
     ROLL_DAYS_MAX,
     ROLLS,
     Roll,
     default_holidays,
     read_calendar,
 )
+from duly.timetable.data_sources import HolidaysPackage
 from tests.each_row import each_row
 
 DAY = timedelta(days=1)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from duly.domain.attempts import Reason, TaskPolicy, Tries, policy_from_json, stored_policy
-from duly.domain.concluding import (
+from duly.domain.enums import AttemptState, Effects, RunState
+from duly.domain.ids import RunId
+from duly.domain.outcomes import (
     Attempted,
     BeInDoubt,
     CancelledEnd,
@@ -26,9 +27,8 @@ from duly.domain.concluding import (
     Wait,
     conclude,
 )
-from duly.domain.identity import RunId
-from duly.domain.literals import AttemptState, Effects, RunState
-from duly.domain.retrying import Retry, read_retry
+from duly.domain.policies import Retry, read_retry
+from duly.domain.runs import Reason, TaskPolicy, Tries, policy_from_json, stored_policy
 from duly.errors import UsageError
 from tests.each_row import each_row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly import UsageError, cron, timetable_from_json
-from duly.domain.timetable.combined import require_spread, spread
+from duly.timetable.combinators import require_spread, spread
 from tests.domain.instants import NOON, moment, moments, upcoming
 from tests.each_row import each_row
 

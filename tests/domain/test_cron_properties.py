@@ -12,13 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from duly import cron, default_zones
-from duly.domain.instants import from_seconds, to_microseconds
-from duly.domain.local_time import FOLDS, GAPS
+from duly.timetable.instants import from_seconds, to_microseconds
+from duly.timetable.local_time import FOLDS, GAPS
 from tests.domain.cron_meanings import Expression, Field, five_fields, hours, minutes, six_fields
 from tests.domain.local_time_oracle import DAY, Oracle, Window, distinct_keys
 
 if TYPE_CHECKING:
-    from duly.domain.timetable.cron import Cron
+    from duly.timetable.cron import Cron
 
 ZONES = default_zones()
 FIRST, LAST = 0, int(datetime(2040, 1, 1, tzinfo=UTC).timestamp())

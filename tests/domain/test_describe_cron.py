@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from duly.domain.language.plain import read_plain
-from duly.domain.timetable.cron import Cron, CronDates, cron
 from duly.errors import UsageError
+from duly.timetable.cron import Cron, CronDates, cron
+from duly.timetable.language.english import read_plain
 from tests.each_row import each_row
 
 SENTENCES = [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.attempts import Reason
-from duly.domain.concluding import (
+from duly.domain.outcomes import (
     SUCCEEDED,
     CancelledEnd,
     Failed,
@@ -15,8 +14,9 @@ from duly.domain.concluding import (
     Snoozed,
     Succeeded,
     TimedOut,
+    is_answered,
 )
-from duly.domain.destinations import is_answered
+from duly.domain.runs import Reason
 from tests.each_row import each_row
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly import UsageError
-from duly.domain.durations import duration_microseconds, duration_text, duration_words
+from duly.timetable.instants import duration_microseconds, duration_text, duration_words
 from tests.each_row import each_row
 
 SECOND = 1_000_000

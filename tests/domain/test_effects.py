@@ -19,8 +19,8 @@ from duly.domain.effects import (
     seen_by,
     told,
 )
-from duly.domain.identity import RunId
-from duly.domain.literals import Effects, Origin
+from duly.domain.enums import Effects, Origin
+from duly.domain.ids import RunId
 from duly.domain.runs import line_of
 from duly.errors import UsageError
 from tests.each_row import each_row

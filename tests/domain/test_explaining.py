@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from duly.domain.attempts import AttemptRecord, LateWord, Progress, Reason
-from duly.domain.explaining.explain import explain
-from duly.domain.explaining.facts import Cause, Down, Life, Order, RunFacts, Taken
-from duly.domain.explaining.words import span_text
-from duly.domain.identity import RunId, ScheduleId, identity_text
-from duly.domain.literals import AttemptState, Lane, Origin, RunState
-from duly.domain.runs import RunRecord
+from duly.domain.enums import AttemptState, Lane, Origin, RunState
+from duly.domain.explain import Cause, Down, Life, Order, RunFacts, Taken, explain, span_text
+from duly.domain.ids import RunId, ScheduleId, identity_text
+from duly.domain.runs import AttemptRecord, LateWord, Progress, Reason, RunRecord
 from duly.domain.schedules import Call
 from tests.each_row import each_row
 

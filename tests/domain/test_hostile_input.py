@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from duly import Timetable, UsageError, after, at, cron, every, rrule, timetable_from_json
-from duly.domain.timetable.combined import spread
+from duly.timetable.combinators import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.identity import (
+from duly.domain.ids import (
     ScheduleId,
     drawn_run_ids,
     identity_text,

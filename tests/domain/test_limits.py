@@ -12,6 +12,7 @@ from duly.domain.limits import (
     LimitRecord,
     Limits,
     LimitSource,
+    Rate,
     Why,
     cap_gate,
     capped_place,
@@ -22,7 +23,6 @@ from duly.domain.limits import (
     why_of,
     why_text,
 )
-from duly.domain.rates import Rate
 from duly.errors import UsageError
 from tests.each_row import each_row
 

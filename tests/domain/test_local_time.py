@@ -6,16 +6,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from duly.domain.instants import from_seconds, wall_datetime, wall_seconds
-from duly.domain.local_time import (
-    LocalRule,
-    Resolution,
-    check_policies,
-    resolve,
-)
-from duly.domain.timetable.cron import cron
-from duly.domain.zones.database import default_zones
 from duly.errors import UsageError
+from duly.timetable.cron import cron
+from duly.timetable.instants import from_seconds, wall_datetime, wall_seconds
+from duly.timetable.local_time import LocalRule, Resolution, check_policies, resolve
+from duly.timetable.zones import default_zones
 from tests.domain.local_time_oracle import DailyTimes
 from tests.each_row import each_row
 

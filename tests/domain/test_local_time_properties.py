@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.domain.local_time import FOLDS, GAPS, LocalRule, resolve
-from duly.domain.zones.database import ZoneDatabase, default_zones
+from duly.timetable.local_time import FOLDS, GAPS, LocalRule, resolve
+from duly.timetable.zones import ZoneDatabase, default_zones
 from tests.domain.local_time_oracle import (
     A_FEW_TIMES,
     DAY,

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 
-from duly.domain.literals import MisfirePolicy
-from duly.domain.misfire import AT_MOST_MAX, Misfire, read_misfire
+from duly.domain.enums import MisfirePolicy
+from duly.domain.policies import AT_MOST_MAX, Misfire, read_misfire
 from duly.errors import UsageError
 from tests.domain.settled_spans import DAY, HOUR, MINUTE, SECOND, misfires
 from tests.each_row import each_row

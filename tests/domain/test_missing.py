@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duly import Misfire, cron, every
-from duly.domain.identity import ScheduleId
-from duly.domain.instants import to_microseconds
-from duly.domain.literals import ScheduleStatus, SkipReason
-from duly.domain.missing import (
+from duly.domain.enums import ScheduleStatus, SkipReason
+from duly.domain.ids import ScheduleId
+from duly.domain.missing_occurrences import (
     MOVED_MAX_US,
     Cause,
     Keeper,
@@ -19,13 +18,14 @@ from duly.domain.missing import (
     neighbourhood,
     was_kept,
 )
-from duly.domain.run_vitals import DefinitionRecord
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
 from duly.domain.schedules import Pending, jitter_offset_us
+from duly.domain.vitals import DefinitionRecord
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
-from duly.testing.conformance import steps
-from duly.testing.factories import definition
-from duly.testing.manual_clock import ManualClock
+from duly.timetable.instants import to_microseconds
+from duly_conformance import steps
+from duly_conformance.kit import definition
 from tests.domain.instants import moment
 from tests.each_row import each_row
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duly import BusinessCalendar, UsageError, monthly, timetable_from_json
-from duly.domain.instants import to_microseconds
-from duly.domain.timetable.business_calendar import ROLLS, WEEKDAYS, Roll
-from duly.domain.timetable.month_days import MonthDay, read_month_day
+from duly.timetable.business_calendar import ROLLS, WEEKDAYS, Roll
+from duly.timetable.instants import to_microseconds
+from duly.timetable.monthly import MonthDay, read_month_day
 from tests.each_row import each_row
 
 DAY = timedelta(days=1)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duly import UsageError, oncalendar, timetable_from_json
-from duly.domain.instants import to_microseconds
+from duly.timetable.instants import to_microseconds
 from tests.each_row import each_row
 
 if TYPE_CHECKING:

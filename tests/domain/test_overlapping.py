@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from duly.domain.identity import ScheduleId
-from duly.domain.literals import Overlap, RunState, SkipReason
-from duly.domain.overlapping import (
+from duly.domain.enums import Overlap, RunState, SkipReason
+from duly.domain.ids import ScheduleId
+from duly.domain.policies import (
     GATELESS,
     GOES,
     WAITING_MAX,

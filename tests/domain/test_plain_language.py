@@ -11,21 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.domain.language.plain import read_plain
-from duly.domain.language.recognise import kind_of
-from duly.domain.language.suggestions import EXAMPLES, GENERAL, examples_for, mended_sentence
-from duly.domain.language.tokens import TEXT_LENGTH_MAX, NotUnderstoodError, tokenise
-from duly.domain.language.vocabulary import KNOWN
-from duly.domain.timetable.combined import Limited, Union
-from duly.domain.timetable.cron import cron
-from duly.domain.timetable.interval import every
-from duly.domain.timetable.monthly import monthly
-from duly.domain.timetable.once import at
-from duly.domain.timetable.rrule import rrule
-from duly.domain.timetable.stored import timetable_from_json
-from duly.domain.timetable.timetable import Timetable
-from duly.domain.timetable.validity import BetweenDates
 from duly.errors import UsageError
+from duly.timetable.combinators import BetweenDates, Limited, Union
+from duly.timetable.cron import cron
+from duly.timetable.interval import every
+from duly.timetable.language.detect import kind_of
+from duly.timetable.language.english import (
+    EXAMPLES,
+    GENERAL,
+    examples_for,
+    mended_sentence,
+    read_plain,
+)
+from duly.timetable.language.tokens import KNOWN, TEXT_LENGTH_MAX, NotUnderstoodError, tokenise
+from duly.timetable.monthly import monthly
+from duly.timetable.once import at
+from duly.timetable.rrule import rrule
+from duly.timetable.serialization import timetable_from_json
+from duly.timetable.timetable import Timetable
 from tests.each_row import each_row
 
 AFTER = datetime(2026, 4, 1, tzinfo=UTC)  # a Wednesday

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from duly.domain.identity import ScheduleId
-from duly.domain.instants import from_microseconds
-from duly.domain.literals import Missed, ScheduleStatus, SkipReason
-from duly.domain.misfire import Misfire
-from duly.domain.planning import (
+from duly.domain.enums import Missed, ScheduleStatus, SkipReason
+from duly.domain.fire_planning import NO_FURTHER, NOTHING, Template
+from duly.domain.ids import ScheduleId
+from duly.domain.policies import Misfire
+from duly.domain.schedule_changes import (
     Change,
     decide_delete,
     decide_edit,
@@ -25,10 +25,10 @@ from duly.domain.planning import (
     first_pending,
 )
 from duly.domain.schedules import Pending, ScheduleRecord
-from duly.domain.settling import NO_FURTHER, NOTHING, Template
-from duly.domain.timetable.interval import every
-from duly.domain.timetable.once import at
 from duly.errors import Conflict, UsageError
+from duly.timetable.instants import from_microseconds
+from duly.timetable.interval import every
+from duly.timetable.once import at
 from tests.domain.settled_spans import (
     DAY,
     HOUR,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duly import UsageError, clock_changes, cron, every, rrule
-from duly.domain.timetable.preview import preview
+from duly.timetable.preview import preview
 from tests.each_row import each_row
 
 SPRING = datetime(2027, 3, 27, tzinfo=UTC), datetime(2027, 3, 30, tzinfo=UTC)

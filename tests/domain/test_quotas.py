@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.literals import ScheduleStatus
+from duly.domain.enums import ScheduleStatus
 from duly.domain.quotas import (
     MOST_MAX,
     OWNED_DEFAULT,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.rates import SLACK_US, Pace, Rate, read_rate, spread_turns, take_turn
+from duly.domain.limits import SLACK_US, Pace, Rate, read_rate, spread_turns, take_turn
 from duly.errors import UsageError
 from tests.each_row import each_row
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.domain.language.plain import read_plain
-from duly.domain.language.recognise import KIND_NAMES, kind_of, recognise
-from duly.domain.timetable.cron import MACROS, cron
-from duly.domain.timetable.interval import every
-from duly.domain.timetable.oncalendar import oncalendar
-from duly.domain.timetable.once import at
-from duly.domain.timetable.rrule import rrule
-from duly.domain.timetable.timetable import Timetable, Zoned
 from duly.errors import UsageError
+from duly.timetable.cron import MACROS, cron
+from duly.timetable.interval import every
+from duly.timetable.language.detect import KIND_NAMES, kind_of, recognise
+from duly.timetable.language.english import read_plain
+from duly.timetable.oncalendar import oncalendar
+from duly.timetable.once import at
+from duly.timetable.rrule import rrule
+from duly.timetable.timetable import Timetable, Zoned
 from tests.each_row import each_row
 
 KINDS = {

@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 
-from duly.domain.timetable.rrule import RRule, rrule
-from duly.domain.timetable.rrule_text import TEXT_LENGTH_MAX, RRuleParts, read_rrule
 from duly.errors import UsageError
+from duly.timetable.rrule import RRule, rrule
+from duly.timetable.rrule_parser import TEXT_LENGTH_MAX, RRuleParts, read_rrule
 
 START = "2026-04-03T09:00"  # a Friday
 LONG_AGO = datetime(1900, 1, 1, tzinfo=UTC)

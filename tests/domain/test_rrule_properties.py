@@ -17,10 +17,10 @@ from dateutil.rrule import rrulestr
 from hypothesis import assume, example, given, reject, settings
 from hypothesis import strategies as st
 
-from duly.domain.timetable.rrule import RRule, rrule
-from duly.domain.timetable.rrule_steps import floor_sum
-from duly.domain.timetable.rrule_text import FREQUENCIES, WEEKDAY_CODES
 from duly.errors import UsageError
+from duly.timetable.rrule import RRule, rrule
+from duly.timetable.rrule_compiler import floor_sum
+from duly.timetable.rrule_parser import FREQUENCIES, WEEKDAY_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from duly.domain.instants import to_microseconds
-from duly.domain.run_times import RunSpan, RunTimes, run_times
-from duly.domain.timetable.cron import cron
-from duly.domain.timetable.interval import every
-from duly.domain.timetable.once import at
+from duly.domain.vitals import RunSpan, RunTimes, run_times
+from duly.timetable.cron import cron
+from duly.timetable.instants import to_microseconds
+from duly.timetable.interval import every
+from duly.timetable.once import at
 from tests.domain.instants import moment
 from tests.each_row import each_row
 

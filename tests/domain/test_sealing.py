@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duly.domain import sealing
-from duly.domain.audit import Actor, AuditEntry
-from duly.domain.sealing import (
+from duly.domain import audit
+from duly.domain.audit import (
+    Actor,
+    AuditEntry,
     Chain,
     Seal,
     Trace,
@@ -134,7 +135,7 @@ def seal_as_before(previous: Seal | None, trail) -> Seal:
         sealed_by=3,
         format=1,
     )
-    return sealing._hashed(seal, previous)  # noqa: SLF001 - what is written for ever
+    return audit._hashed(seal, previous)  # noqa: SLF001 - what is written for ever
 
 
 def test_the_way_it_is_hashed_stays():

@@ -8,11 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from duly.domain.identity import occurrence_run_id
-from duly.domain.instants import from_microseconds
-from duly.domain.literals import Lane, MisfirePolicy, Origin, SkipReason
-from duly.domain.misfire import Misfire
-from duly.domain.settling import (
+from duly.domain.enums import Lane, MisfirePolicy, Origin, SkipReason
+from duly.domain.fire_planning import (
     COUNT_MAX,
     NO_FURTHER,
     Plan,
@@ -25,9 +22,12 @@ from duly.domain.settling import (
     settle,
     skip_span,
 )
-from duly.domain.timetable.interval import every
-from duly.domain.timetable.once import at
+from duly.domain.ids import occurrence_run_id
+from duly.domain.policies import Misfire
 from duly.errors import UsageError
+from duly.timetable.instants import from_microseconds
+from duly.timetable.interval import every
+from duly.timetable.once import at
 from tests.domain.settled_spans import (
     DAY,
     HOUR,

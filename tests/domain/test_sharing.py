@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.identity import RunId
-from duly.domain.sharing import Sharing, Waiting, begin_behind, ring, share_out
+from duly.domain.admission import Sharing, Waiting, begin_behind, ring, share_out
+from duly.domain.ids import RunId
 from tests.each_row import each_row
 
 lines = st.lists(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.typed_moments import moment_from
 from duly.errors import UsageError
+from duly.timetable.language.detect import moment_from
 from tests.domain.instants import moment
 from tests.each_row import each_row
 

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly import at, cron, every
-from duly.domain.identity import RunId
-from duly.domain.instants import to_microseconds
-from duly.domain.literals import Finding, Lane, Origin, RunState
-from duly.domain.run_vitals import Fault, RunVital
+from duly.domain.enums import Finding, Lane, Origin, RunState
+from duly.domain.ids import RunId
 from duly.domain.vitals import (
     BEHIND_MAX,
     FAILURES_SHOWN_MAX,
     LATE_BOUNDS_US,
+    Fault,
     Lateness,
+    RunVital,
     cadence_of,
     count_behind,
     count_lates,
@@ -23,6 +23,7 @@ from duly.domain.vitals import (
     look_at,
     useful_at,
 )
+from duly.timetable.instants import to_microseconds
 from tests.domain.instants import moment
 
 MINUTE_US = 60_000_000

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from duly.almanac.zone_files import ZoneFolder
-from duly.domain.timetable.cron import Cron, cron
-from duly.domain.zones.changes import Move, ZoneChange, moved, zone_changes
-from duly.domain.zones.database import ZoneDatabase, default_zones
 from duly.errors import UsageError
+from duly.timetable.cron import Cron, cron
+from duly.timetable.data_sources import ZoneFolder
+from duly.timetable.zones import Move, ZoneChange, ZoneDatabase, default_zones, moved, zone_changes
 from tests.domain.local_time_oracle import Oracle, seconds
 from tests.domain.made_zones import release, tzif
 from tests.each_row import each_row

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.domain.zones.atlas import atlas_of, folded
-from duly.domain.zones.database import ZoneDatabase, default_zones
-from duly.domain.zones.places import COUNTRY_NAMES, PLACES, RENAMED, SPOKEN
-from duly.domain.zones.search import LIMIT_MAX, QUERY_LENGTH_MAX, search_zones
 from duly.errors import UsageError
+from duly.timetable.zone_places import COUNTRY_NAMES, PLACES, RENAMED, SPOKEN
+from duly.timetable.zone_search import LIMIT_MAX, QUERY_LENGTH_MAX, atlas_of, folded, search_zones
+from duly.timetable.zones import ZoneDatabase, default_zones
 from tests.domain.made_zones import MadeRelease, release, tzif
 from tests.each_row import each_row
 

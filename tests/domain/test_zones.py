@@ -8,12 +8,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from duly.almanac.zone_files import TzdataWheel
-from duly.domain.instants import from_seconds
-from duly.domain.zones.database import ZoneDatabase, default_zones
-from duly.domain.zones.tzif import read_tzif
-from duly.domain.zones.zone import FOREVER, Zone
 from duly.errors import UsageError
+from duly.timetable.data_sources import TzdataWheel
+from duly.timetable.instants import from_seconds
+from duly.timetable.tzif import read_tzif
+from duly.timetable.zones import FOREVER, Zone, ZoneDatabase, default_zones
 from tests.domain.local_time_oracle import DAY, Oracle, distinct_keys, seconds
 from tests.domain.made_zones import MadeRelease, release, tzif
 from tests.each_row import each_row

@@ -5,36 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from duly.domain.attempts import TaskPolicy
-from duly.domain.concluding import Succeeded
-from duly.domain.durations import duration_microseconds
-from duly.domain.literals import Lane, TaskKind
-from duly.domain.task_limits import NO_LIMITS, TaskLimits
-from duly.engine.dispatcher import Dispatcher
-from duly.engine.settings import DispatcherSettings
-from duly.engine.surroundings import Node
+from duly.domain.enums import Lane, TaskKind
+from duly.domain.outcomes import Succeeded
+from duly.domain.runs import TaskPolicy
+from duly.domain.tasks import NO_LIMITS, TaskLimits
+from duly.engine.dispatcher.context import Node
+from duly.engine.dispatcher.dispatcher import Dispatcher
+from duly.engine.dispatcher.settings import DispatcherSettings
+from duly.engine.manual_clock import START_US, ManualClock
 from duly.engine.worker import Worker, WorkerSettings
 from duly.errors import StoreUnavailable
 from duly.store.memory import MemoryStore
-from duly.store.planning import Stale
-from duly.store.reading import RunFilter
-from duly.testing.factories import add_runs, change_of, new_run, new_schedule
-from duly.testing.manual_clock import START_US, ManualClock
-from duly.testing.seeded_draws import SeededDraws
+from duly.store.ports.queries import RunFilter
+from duly.store.ports.schedules import Stale
+from duly.testing import SeededDraws
+from duly.timetable.instants import duration_microseconds
+from duly_conformance.kit import add_runs, change_of, new_run, new_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.attempts import AttemptRecord
-    from duly.domain.concluding import End
-    from duly.domain.identity import RunId
-    from duly.domain.live import Live
-    from duly.domain.planning import Change
-    from duly.domain.runs import RunRecord
+    from duly.domain.ids import RunId
+    from duly.domain.outcomes import End
+    from duly.domain.runs import AttemptRecord, RunRecord
+    from duly.domain.schedule_changes import Change
     from duly.domain.schedules import ScheduleRecord
+    from duly.domain.tasks import Live
+    from duly.engine.executors.executor import Work
     from duly.engine.loop import Service
-    from duly.engine.work import Work
-    from duly.store.execution import ClaimedRun
+    from duly.store.ports.execution import ClaimedRun
     from duly.telemetry import Event
     from duly.telemetry.tracing import Tracing
 

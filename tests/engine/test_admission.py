@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from duly.domain.attempts import TaskPolicy
+from duly.domain.admission import BreakerState
 from duly.domain.audit import Actor
-from duly.domain.breakers import BreakerState
-from duly.domain.concluding import SUCCEEDED, Failed
 from duly.domain.limits import Limit, read_limit
-from duly.domain.retrying import Retry
+from duly.domain.outcomes import SUCCEEDED, Failed
+from duly.domain.policies import Retry
+from duly.domain.runs import TaskPolicy
 from duly.domain.schedules import Call
-from duly.domain.task_limits import TaskLimits
-from duly.store.admission import SetLimit
+from duly.domain.tasks import TaskLimits
+from duly.store.ports.limits import SetLimit
 from duly.telemetry import SetAside
-from duly.testing.factories import cancel_run
+from duly_conformance.kit import cancel_run
 from tests.engine.rig import SECOND, Known
 
 ADA = Actor("ada", "test")

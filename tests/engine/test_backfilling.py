@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from duly.domain.backfilling import BackfillMode, BackfillStatus
-from duly.domain.literals import Origin
-from duly.domain.timetable.interval import every
-from duly.testing.conformance import backfills as of
-from duly.testing.conformance import steps
+from duly.domain.backfill import BackfillMode, BackfillStatus
+from duly.domain.enums import Origin
+from duly.timetable.interval import every
+from duly_conformance import backfills as of
+from duly_conformance import steps
 from tests.engine.rig import HOUR, SECOND, Rig
 
 if TYPE_CHECKING:

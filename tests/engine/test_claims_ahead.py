@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.domain.attempts import TaskPolicy
 from duly.domain.audit import Actor
-from duly.domain.concluding import SUCCEEDED
+from duly.domain.enums import Lane, RunState
 from duly.domain.limits import Limit
-from duly.domain.literals import Lane, RunState
+from duly.domain.outcomes import SUCCEEDED
+from duly.domain.runs import TaskPolicy
 from duly.domain.schedules import Call
-from duly.domain.task_limits import TaskLimits
+from duly.domain.tasks import TaskLimits
 from duly.engine.worker import Worker, WorkerSettings
-from duly.engine.worker.courier import DirectCourier
-from duly.engine.worker.lanes import SHARE
+from duly.engine.worker.claimer import SHARE
+from duly.engine.worker.exchange import DirectCourier
 from duly.errors import StoreUnavailable
-from duly.store.admission import SetLimit
+from duly.store.ports.limits import SetLimit
 from duly.telemetry import RunStarted, RunSucceeded
-from duly.testing.direct_claims import DirectClaims
-from duly.testing.seeded_draws import SeededDraws
+from duly.testing import SeededDraws
+from duly_conformance.kit import DirectClaims
 from tests.engine.rig import HOUR, SECOND, Known, Line, Scripted, Shop, Tasks
 
 if TYPE_CHECKING:

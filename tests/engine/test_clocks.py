@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from duly.domain.literals import Lane
-from duly.domain.timetable.interval import every
-from duly.engine.clock_sync import ClockSync
-from duly.engine.settings import DispatcherSettings
+from duly.domain.enums import Lane
+from duly.engine.dispatcher.settings import DispatcherSettings
+from duly.engine.manual_clock import START_US, ManualClock
+from duly.engine.store_clock import ClockSync
 from duly.telemetry import ClockStepped, SkewHoldBegun, SkewHoldEnded
-from duly.testing.manual_clock import START_US, ManualClock
+from duly.timetable.interval import every
 from tests.engine.rig import MINUTE, SECOND
 
 

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import RunState
+from duly.domain.enums import RunState
+from duly.domain.outcomes import Succeeded
 from duly.engine.worker import Worker, WorkerSettings
-from duly.engine.worker.courier import DirectCourier, ThreadCourier
-from duly.store.execution import Finished
+from duly.engine.worker.exchange import DirectCourier, ThreadCourier
+from duly.store.ports.execution import Finished
 from tests.engine.rig import SECOND, Known, Line, Scripted, Tasks
 
 LIMIT_SECONDS = 120.0

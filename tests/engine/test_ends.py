@@ -9,13 +9,22 @@ from typing import Any
 
 import pytest
 
-from duly.domain.answers import give_up, retry, snooze
-from duly.domain.attempts import ERROR_LENGTH_MAX, RESULT_BYTES_MAX, Reason, TaskPolicy
-from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
-from duly.domain.retrying import Retry
-from duly.engine import ends
-from duly.engine.concealing import Concealer
-from duly.engine.ends import bounded, error_text, storable
+from duly.domain.outcomes import (
+    CancelledEnd,
+    Failed,
+    GaveUp,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+    give_up,
+    retry,
+    snooze,
+)
+from duly.domain.policies import Retry
+from duly.domain.runs import ERROR_LENGTH_MAX, RESULT_BYTES_MAX, Reason, TaskPolicy
+from duly.engine.executors import results
+from duly.engine.executors.results import bounded, error_text, storable
+from duly.engine.executors.task_output import Concealer
 from duly.errors import (
     Cancelled,
     EffectDone,
@@ -27,11 +36,11 @@ from duly.errors import (
 from tests.engine.rig import SECOND
 
 POLICY = TaskPolicy()
-end_of_error: Any = ends.end_of_error
-end_of_value: Any = ends.end_of_value
-fitted: Any = ends.fitted
-unfit: Any = ends.unfit
-unprepared: Any = ends.unprepared
+end_of_error: Any = results.end_of_error
+end_of_value: Any = results.end_of_value
+fitted: Any = results.fitted
+unfit: Any = results.unfit
+unprepared: Any = results.unprepared
 
 
 class Log:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.domain.audit import Actor
-from duly.domain.literals import RunState
-from duly.domain.timetable.interval import every
+from duly.domain.enums import RunState
 from duly.errors import StoreUnavailable
-from duly.store.planning import CancelDelayed
+from duly.store.ports.schedules import CancelDelayed
 from duly.telemetry import TickFailed
+from duly.timetable.interval import every
 from tests.engine.rig import MINUTE, SECOND, Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.store.dispatch import Fired, FireTimers
+    from duly.store.ports.dispatch import Fired, FireTimers
 
 ADA = Actor("ada", "test")
 CROWD = 40

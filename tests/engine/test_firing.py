@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.instants import from_microseconds
-from duly.domain.literals import Lane, Missed, Origin, RunState, ScheduleStatus
-from duly.domain.misfire import Misfire
-from duly.domain.planning import decide_delete, decide_edit, decide_pause
+from duly.domain.enums import Lane, Missed, Origin, RunState, ScheduleStatus
+from duly.domain.fire_planning import NO_FURTHER, plan_on_time
+from duly.domain.policies import Misfire
+from duly.domain.schedule_changes import decide_delete, decide_edit, decide_pause
 from duly.domain.schedules import Pending, jitter_offset_us
-from duly.domain.settling import NO_FURTHER, plan_on_time
-from duly.domain.timetable.cron import cron
-from duly.domain.timetable.interval import every
-from duly.domain.timetable.once import at
-from duly.engine.wheel import Entry
+from duly.engine.dispatcher.timer_wheel import Entry
+from duly.engine.manual_clock import START_US
 from duly.errors import StoreError
-from duly.store.dispatch import FireResult, Timer
+from duly.store.ports.dispatch import FireResult, Timer
 from duly.telemetry import BatchFired, ScheduleEnded, SetAside
-from duly.testing.factories import cancel, definition, move, template_of
-from duly.testing.manual_clock import START_US
+from duly.timetable.cron import cron
+from duly.timetable.instants import from_microseconds
+from duly.timetable.interval import every
+from duly.timetable.once import at
+from duly_conformance.kit import cancel, definition, move, template_of
 from tests.engine.rig import HOUR, MINUTE, SECOND
 
 

@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from duly.domain.literals import Lane
-from duly.domain.misfire import Misfire
-from duly.domain.timetable.interval import every
-from duly.engine.ownership import MAINTENANCE, assign
-from duly.store.dispatch import LeaseKey, MemberId
-from duly.store.reading import AuditFilter
+from duly.domain.enums import Lane
+from duly.domain.policies import Misfire
+from duly.engine.dispatcher.leases import MAINTENANCE, assign
+from duly.store.ports.dispatch import LeaseKey, MemberId
+from duly.store.ports.queries import AuditFilter
 from duly.telemetry import DeclaredDead, Joined, LeasesLost, Left, WriteFenced
-from duly.testing.factories import dispatcher as join
+from duly.timetable.interval import every
+from duly_conformance.kit import dispatcher as join
 from tests.engine.rig import MINUTE, SECOND, Rig
 
 

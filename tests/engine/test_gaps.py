@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from duly.engine.gaps import SHARE, Gaps
-from duly.testing.manual_clock import ManualClock
+from duly.engine.dispatcher.background_lanes import SHARE, Gaps
+from duly.engine.manual_clock import ManualClock
 
 STEP_US = 4_000
 

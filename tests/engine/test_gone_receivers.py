@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.attempts import RECEIVER_GONE, Reason, TaskPolicy
-from duly.domain.concluding import Failed, GaveUp, Succeeded
-from duly.domain.literals import ScheduleStatus
-from duly.domain.planning import decide_edit
-from duly.domain.retrying import Retry
-from duly.domain.timetable.interval import every
-from duly.store.reading import AuditFilter
+from duly.domain.enums import ScheduleStatus
+from duly.domain.outcomes import Failed, GaveUp, Succeeded
+from duly.domain.policies import Retry
+from duly.domain.runs import RECEIVER_GONE, Reason, TaskPolicy
+from duly.domain.schedule_changes import decide_edit
+from duly.store.ports.queries import AuditFilter
 from duly.telemetry import SetAside
-from duly.testing.factories import definition, edit_run, order_runs
+from duly.timetable.interval import every
+from duly_conformance.kit import definition, edit_run, order_runs
 from tests.engine.rig import SECOND, Known
 
 GONE = GaveUp(Reason.GONE, "it answered 410 Gone: it wants no more of these")

@@ -9,7 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from duly.domain.attempts import (
+from duly.domain.effects import Grant
+from duly.domain.outcomes import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
+from duly.domain.runs import (
     CHECKPOINT_BYTES_MAX,
     LINE_LENGTH_MAX,
     LINES_PER_ATTEMPT_MAX,
@@ -17,15 +19,13 @@ from duly.domain.attempts import (
     Reason,
     TaskPolicy,
 )
-from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded, TimedOut
-from duly.domain.effects import Grant
-from duly.engine.concealing import Concealer
-from duly.engine.live_run import MORE_LINES
-from duly.engine.worker.store_time import StoreTime
+from duly.engine.executors.task_output import Concealer
+from duly.engine.manual_clock import START_US, ManualClock
+from duly.engine.store_clock import StoreTime
+from duly.engine.worker.run_context import MORE_LINES
 from duly.errors import LeaseLost, StoreUnavailable, UsageError
-from duly.store.effects import Begun
-from duly.testing.inline_executor import InlineExecutor
-from duly.testing.manual_clock import START_US, ManualClock
+from duly.store.ports.effects import Begun
+from duly.testing import InlineExecutor
 from tests.engine.rig import SECOND, Known, Rig
 
 

@@ -7,19 +7,19 @@ import threading
 import pytest
 
 from duly.clock import SystemClock
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import RunState, TaskKind
-from duly.engine.dispatcher import Dispatcher
+from duly.domain.enums import RunState, TaskKind
+from duly.domain.outcomes import Succeeded
+from duly.engine.dispatcher.context import Node
+from duly.engine.dispatcher.dispatcher import Dispatcher
 from duly.engine.loop import Loop
-from duly.engine.surroundings import Node
+from duly.engine.manual_clock import ManualClock
 from duly.engine.worker import Worker
 from duly.errors import SchemaMismatch
-from duly.store.dispatch import MemberKind
 from duly.store.memory import MemoryStore
-from duly.store.reading import RunFilter
+from duly.store.ports.dispatch import MemberKind
+from duly.store.ports.queries import RunFilter
 from duly.telemetry import TickFailed
-from duly.testing.factories import add_runs, new_run
-from duly.testing.manual_clock import ManualClock
+from duly_conformance.kit import add_runs, new_run
 from tests.engine.rig import SECOND, Known, Recorder, Scripted, Tasks
 from tests.waiting import wait_until
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duly.domain.literals import Lane, Missed, RunState, ScheduleStatus, SkipReason
-from duly.domain.planning import decide_delete, decide_pause
-from duly.domain.timetable.cron import cron
-from duly.domain.timetable.interval import every
-from duly.engine.settings import RETENTION_DEFAULT
+from duly.domain.enums import Lane, Missed, RunState, ScheduleStatus, SkipReason
+from duly.domain.schedule_changes import decide_delete, decide_pause
+from duly.engine.dispatcher.settings import RETENTION_DEFAULT
+from duly.engine.manual_clock import START_US
 from duly.errors import LeaseLost
-from duly.store.reading import AuditFilter
+from duly.store.ports.queries import AuditFilter
 from duly.telemetry import (
     HistoryPruned,
     ScheduleResumed,
@@ -19,8 +18,9 @@ from duly.telemetry import (
     TzdataOutdated,
     TzdataRecomputed,
 )
-from duly.testing.factories import cancel
-from duly.testing.manual_clock import START_US
+from duly.timetable.cron import cron
+from duly.timetable.interval import every
+from duly_conformance.kit import cancel
 from tests.domain.made_zones import release, tzif
 from tests.engine.rig import HOUR, MINUTE, SECOND
 

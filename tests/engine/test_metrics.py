@@ -8,19 +8,18 @@ from typing import Any
 import httpx
 import pytest
 
-from duly.app.metrics_port import telling_metrics
-from duly.engine.metrics import DISPATCHER_METRICS, note_dispatcher
-from duly.engine.statistics import Statistics
+from duly.app.metrics import telling_metrics
+from duly.engine.dispatcher.context import DISPATCHER_METRICS, Statistics, note_dispatcher
 from duly.errors import UsageError
 from duly.telemetry import AttemptFailed, BatchFired, Event, RunSucceeded
-from duly.telemetry.counting import (
+from duly.telemetry.listeners import (
     OTHER_TASKS,
     PROCESS_METRICS,
     TASKS_MAX,
     WORKER_METRICS,
     CountingTelemetry,
 )
-from duly.telemetry.exposition import MEDIA_TYPE, Measured, Metric
+from duly.telemetry.prometheus import MEDIA_TYPE, Measured, Metric
 from tests.engine.rig import Recorder
 from tests.waiting import LIMIT_S
 

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from duly.domain.literals import Lane, Origin, SkipReason
-from duly.domain.misfire import Misfire
-from duly.domain.planning import decide_edit
+from duly.domain.enums import Lane, Origin, SkipReason
+from duly.domain.policies import Misfire
 from duly.domain.runs import VerdictKind
-from duly.domain.timetable.interval import every
-from duly.testing.manual_clock import START_US
+from duly.domain.schedule_changes import decide_edit
+from duly.engine.manual_clock import START_US
+from duly.timetable.interval import every
 from tests.engine.rig import HOUR, MINUTE, SECOND
 
 

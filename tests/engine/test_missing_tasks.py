@@ -6,15 +6,15 @@ from itertools import pairwise
 
 import pytest
 
-from duly.domain.attempts import TASK_GONE
-from duly.domain.concluding import Failed, Succeeded
-from duly.domain.literals import ScheduleStatus
-from duly.domain.planning import decide_edit
+from duly.domain.enums import ScheduleStatus
+from duly.domain.outcomes import Failed, Succeeded
+from duly.domain.runs import TASK_GONE
+from duly.domain.schedule_changes import decide_edit
 from duly.domain.schedules import Call
-from duly.domain.timetable.interval import every
-from duly.store.reading import AuditFilter
+from duly.store.ports.queries import AuditFilter
 from duly.telemetry import RunDead, SetAside, TaskMissing
-from duly.testing.factories import definition, order_runs
+from duly.timetable.interval import every
+from duly_conformance.kit import definition, order_runs
 from tests.engine.rig import SECOND, Known
 
 

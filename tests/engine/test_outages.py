@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.literals import Lane
-from duly.domain.misfire import Misfire
-from duly.domain.timetable.interval import every
+from duly.domain.enums import Lane
+from duly.domain.policies import Misfire
 from duly.errors import SchemaMismatch
 from duly.telemetry import StoreLost, StoreRecovered
+from duly.timetable.interval import every
 from tests.engine.rig import SECOND, Rig
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import RunState
+from duly.domain.enums import RunState
+from duly.domain.outcomes import Succeeded
 from duly.engine.worker import WorkerSettings
-from duly.engine.worker.pace import AT_ONCE_MAX, CROWD, ENDS_ALONE, Pace
+from duly.engine.worker.claimer import AT_ONCE_MAX, CROWD, ENDS_ALONE, Pace
 from duly.store.wakeups import LocalWakeups, UdpWakeups
 from tests.engine.rig import SECOND
 

@@ -6,9 +6,8 @@ import pytest
 
 import duly
 from duly import UsageError
-from duly.domain.instants import DAY, SECOND_US
-from duly.engine.retention import KEPT, read_retention, retention_terms
-from duly.engine.settings import RETENTION_DEFAULT
+from duly.engine.dispatcher.settings import KEPT, RETENTION_DEFAULT, read_retention, retention_terms
+from duly.timetable.instants import DAY, SECOND_US
 
 DAY_US = DAY * SECOND_US
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from duly.domain.timetable.interval import every
-from duly.engine import sweep
+from duly.engine.dispatcher import timer_loader
+from duly.timetable.interval import every
 from tests.engine.rig import MINUTE, SECOND
 
 
@@ -99,7 +99,7 @@ def test_a_crowd_larger_than_memory_fires_whole_and_holds_up_nobody_for_ever(rig
 
 def test_a_large_store_is_looked_at_slice_by_slice_and_nothing_is_passed_over(rig, monkeypatch):
     """F8: what falls due does not wait for one look at all there is; every shard is looked at."""
-    monkeypatch.setattr(sweep, "SLICE_US", -1)  # every look takes too long
+    monkeypatch.setattr(timer_loader, "SLICE_US", -1)  # every look takes too long
     dispatcher = rig.dispatcher(sweep_page=3)
     rig.run("3s")
     forgotten = [rig.delay(3 * SECOND, f"of {number}") for number in range(40)]

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from duly.engine.settings import DispatcherSettings
-from duly.engine.statistics import Statistics
+from duly.engine.dispatcher.context import Statistics
+from duly.engine.dispatcher.settings import DispatcherSettings
 from duly.errors import UsageError
 from duly.telemetry import (
     BatchFired,

@@ -7,8 +7,8 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.engine.wheel import Entry, Wheel
-from duly.store.dispatch import Timer
+from duly.engine.dispatcher.timer_wheel import Entry, Wheel
+from duly.store.ports.dispatch import Timer
 
 
 def entry(ref: int, due_at: int, generation: int = 1, shard: int = 0) -> Entry:

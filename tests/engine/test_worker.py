@@ -7,15 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from duly.domain.attempts import LogLine, Progress, Reason, TaskPolicy
-from duly.domain.concluding import Failed, GaveUp, Snoozed, Succeeded
-from duly.domain.literals import Lane, RunState, TaskKind
-from duly.domain.retrying import Retry
+from duly.domain.enums import Lane, RunState, TaskKind
+from duly.domain.outcomes import Failed, GaveUp, Snoozed, Succeeded
+from duly.domain.policies import Retry
+from duly.domain.runs import LogLine, Progress, Reason, TaskPolicy
 from duly.domain.schedules import Call
-from duly.domain.timetable.interval import every
 from duly.engine.worker import WorkerSettings
 from duly.errors import UsageError
-from duly.store.dispatch import MemberKind
+from duly.store.ports.dispatch import MemberKind
 from duly.telemetry import (
     AttemptFailed,
     AttemptGivenBack,
@@ -27,6 +26,7 @@ from duly.telemetry import (
     RunSucceeded,
     SetAside,
 )
+from duly.timetable.interval import every
 from tests.engine.rig import SECOND, Known
 
 

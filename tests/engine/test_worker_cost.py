@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from duly.domain.attempts import TaskPolicy
-from duly.domain.concluding import Failed, Succeeded
-from duly.domain.literals import RunState
+from duly.domain.enums import RunState
+from duly.domain.outcomes import Failed, Succeeded
+from duly.domain.runs import TaskPolicy
 from duly.engine.worker import Worker, WorkerSettings
 from duly.store.wakeups import LocalWakeups
 from duly.telemetry import RunFailed, RunStarted, RunSucceeded

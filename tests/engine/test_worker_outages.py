@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from duly.domain.attempts import Progress, Reason, TaskPolicy
-from duly.domain.concluding import Failed, Succeeded
-from duly.domain.literals import RunState
-from duly.domain.retrying import Retry
-from duly.engine.reaper import Reaper
-from duly.engine.settings import DispatcherSettings
-from duly.engine.surroundings import Node, Surroundings
+from duly.domain.enums import RunState
+from duly.domain.outcomes import Failed, Succeeded
+from duly.domain.policies import Retry
+from duly.domain.runs import Progress, Reason, TaskPolicy
+from duly.engine.dispatcher.context import Node, Surroundings
+from duly.engine.dispatcher.reaper import Reaper
+from duly.engine.dispatcher.settings import DispatcherSettings
 from duly.errors import LeaseLost
-from duly.store.reading import AuditFilter
+from duly.store.ports.queries import AuditFilter
 from duly.telemetry import (
     AttemptLost,
     CompletionRefused,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from duly.domain.concluding import Failed, Succeeded
-from duly.store.leases import Standing
+from duly.domain.outcomes import Failed, Succeeded
+from duly.store.ports.dispatch import Standing
 from duly.telemetry import WorkerDraining
-from duly.testing.conformance.standing import order
+from duly_conformance.claiming import order
 from tests.engine.rig import SECOND
 
 

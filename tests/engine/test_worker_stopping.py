@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.attempts import Progress, Reason, TaskPolicy
-from duly.domain.concluding import CancelledEnd, Failed, Snoozed, Succeeded
-from duly.domain.retrying import Retry
+from duly.domain.outcomes import CancelledEnd, Failed, Snoozed, Succeeded
+from duly.domain.policies import Retry
+from duly.domain.runs import Progress, Reason, TaskPolicy
 from duly.domain.schedules import Call
 from duly.errors import Cancelled
-from duly.store.dispatch import MemberKind
+from duly.store.ports.dispatch import MemberKind
 from duly.telemetry import RunCancelled, SlotLeaked, WorkerDraining, WorkerRecycling
-from duly.testing.factories import ADA, cancel_run
+from duly_conformance.kit import ADA, cancel_run
 from tests.engine.rig import SECOND, Known
 
 BRIEF = TaskPolicy(timeout_us=5 * SECOND, retry=Retry(2, base="1s"))

@@ -6,23 +6,22 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.attempts import Progress, TaskPolicy, Tries
 from duly.domain.effects import Grant, Permitted
-from duly.domain.literals import Lane, Origin, RunState, TaskKind
-from duly.domain.runs import RunRecord
+from duly.domain.enums import Lane, Origin, RunState, TaskKind
+from duly.domain.runs import Progress, RunRecord, TaskPolicy, Tries
 from duly.domain.schedules import Call
-from duly.domain.task_limits import NO_LIMITS, TaskLimits
-from duly.engine.concealing import Concealer
+from duly.domain.tasks import NO_LIMITS, TaskLimits
+from duly.engine.executors.task_output import Concealer
 from duly.errors import LeaseLost
-from duly.store.execution import ClaimedRun
-from duly.testing.factories import run_id
+from duly.store.ports.execution import ClaimedRun
+from duly_conformance.kit import run_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.concluding import End
-    from duly.domain.identity import RunId
-    from duly.domain.scope import ScopeReport
+    from duly.domain.ids import RunId
+    from duly.domain.outcomes import End
+    from duly.domain.verification import ScopeReport
 
 LIMIT_SECONDS = 120.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly.client.secrets import SecretSources
+from duly.client.run_context import SecretSources
 from duly.clock import SystemClock
-from duly.domain.attempts import Reason, TaskPolicy
-from duly.domain.concluding import CancelledEnd, Failed, Succeeded
 from duly.domain.effects import Grant, Permitted
-from duly.domain.identity import identity_text
-from duly.domain.literals import Effects, TaskKind
-from duly.domain.plans import CommandPlan
-from duly.domain.secrets import Secret, SecretReference
-from duly.engine.executors.child import CHUNK_BYTES
-from duly.engine.executors.child_executor import Families
-from duly.engine.executors.commands import CommandExecutor, CommandSettings
-from duly.engine.executors.output import LINE_BYTES_MAX
+from duly.domain.enums import Effects, TaskKind
+from duly.domain.ids import identity_text
+from duly.domain.outcomes import CancelledEnd, Failed, Succeeded
+from duly.domain.runs import Reason, TaskPolicy
+from duly.domain.secret_refs import Secret, SecretReference
+from duly.domain.tasks import CommandPlan
+from duly.engine.executors.child_process import CHUNK_BYTES, LINE_BYTES_MAX, Families
+from duly.engine.executors.command_executor import CommandExecutor, CommandSettings
 from tests.executors.attempt import Attempt, Code, RecordedLive, claimed_run
 from tests.forked_commands import bound, is_running
 from tests.waiting import comes_true, read_line
@@ -316,7 +314,7 @@ import sys, threading
 sys.path.insert(0, {root!r})
 from tests.executors.test_commands import command
 from duly.clock import SystemClock
-from duly.engine.executors.commands import CommandExecutor, CommandSettings
+from duly.engine.executors.command_executor import CommandExecutor, CommandSettings
 attempt = command("/bin/sh", "-c", "echo $$; sleep 1000 & echo $!; wait")
 executor = CommandExecutor(SystemClock(), CommandSettings(allowed=None))
 executor.start(attempt)

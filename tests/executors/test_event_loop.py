@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly.domain.concluding import CancelledEnd, Failed, Succeeded
-from duly.engine.executors import event_loop
-from duly.engine.executors.event_loop import EventLoopExecutor
-from duly.engine.executors.task_logging import task_logging
+from duly.domain.outcomes import CancelledEnd, Failed, Succeeded
+from duly.engine.executors import async_executor
+from duly.engine.executors.async_executor import EventLoopExecutor
+from duly.engine.executors.task_output import task_logging
 from tests.executors.attempt import LIMIT_SECONDS, Attempt, Code, LookedAt, Unbound, attempt_of
 
 if TYPE_CHECKING:
@@ -482,8 +482,8 @@ def test_a_limit_of_time_inside_a_coroutine_is_its_own(executor: EventLoopExecut
 def test_those_that_end_in_one_go_ring_together(
     executor: EventLoopExecutor, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(event_loop, "TURN_SECONDS", LIMIT_SECONDS)
-    monkeypatch.setattr(event_loop, "RING_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr(async_executor, "TURN_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr(async_executor, "RING_SECONDS", LIMIT_SECONDS)
     attempts = [attempt_of(quick) for _ in range(9)]
     together(executor, *attempts)
 

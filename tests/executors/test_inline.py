@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.attempts import Reason
-from duly.domain.concluding import Failed
+from duly.domain.outcomes import Failed
+from duly.domain.runs import Reason
 from duly.errors import UsageError
-from duly.testing.inline_executor import InlineExecutor
+from duly.testing import InlineExecutor
 from tests.executors.attempt import attempt_of
 
 

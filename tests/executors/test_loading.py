@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.app.loading import load_app
-from duly.app.worker_options import WorkerOptions, read_allowed, read_queues
+from duly.app.services import WorkerOptions, read_allowed, read_queues
 from duly.errors import UsageError
 
 if TYPE_CHECKING:

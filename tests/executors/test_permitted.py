@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import duly
-from duly.app.permitted import PermittedTasks
-from duly.app.running import make_worker
-from duly.app.worker_options import WorkerOptions
+from duly.app.application import PermittedTasks
+from duly.app.services import WorkerOptions, make_worker
 from duly.telemetry import CommandsLeftOut, Event
 
 

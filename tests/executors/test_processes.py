@@ -16,11 +16,11 @@ import pytest
 
 from duly.app.task_process import load_catalogue
 from duly.clock import SystemClock
-from duly.domain.attempts import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, Progress, Reason
-from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded
-from duly.domain.identity import identity_text
-from duly.domain.literals import Origin
-from duly.engine.executors.process_words import (
+from duly.domain.enums import Origin
+from duly.domain.ids import identity_text
+from duly.domain.outcomes import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded
+from duly.domain.runs import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, Progress, Reason
+from duly.engine.executors.process_child import (
     claimed_from_json,
     claimed_to_json,
     end_from_json,
@@ -28,7 +28,7 @@ from duly.engine.executors.process_words import (
     read_word,
     written,
 )
-from duly.engine.executors.processes import ProcessExecutor, ProcessSettings
+from duly.engine.executors.process_executor import ProcessExecutor, ProcessSettings
 from tests.executors.attempt import LIMIT_SECONDS, Attempt, LookedAt, claimed_run
 from tests.forked_commands import bound, is_running
 from tests.waiting import comes_true, read_line
@@ -327,7 +327,7 @@ sys.path.insert(0, {root!r})
 from tests.executors.test_processes import ARGV, PLACE
 from duly.app.task_process import load_catalogue
 from duly.clock import SystemClock
-from duly.engine.executors.processes import ProcessExecutor, ProcessSettings
+from duly.engine.executors.process_executor import ProcessExecutor, ProcessSettings
 from tests.executors.attempt import Attempt, claimed_run
 executor = ProcessExecutor(SystemClock(), ProcessSettings(argv=ARGV, app=PLACE))
 attempt = Attempt(load_catalogue(PLACE).find({task!r}), claimed_run({task!r}))

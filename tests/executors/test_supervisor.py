@@ -62,10 +62,12 @@ threading.Event().wait()
 """
 
 
-SAYING = "from duly.engine.lifeline import hold_lifeline; line = hold_lifeline(); line"
+SAYING = (
+    "from duly.engine.executors.process_lifetime import hold_lifeline; line = hold_lifeline(); line"
+)
 LINGERING = """
 import signal, threading
-from duly.engine.lifeline import hold_lifeline
+from duly.engine.executors.process_lifetime import hold_lifeline
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 open({mark!r}, "a").write("x")
 hold_lifeline().say_over({status})
@@ -265,7 +267,7 @@ threading.Event().wait()
 """
 HOLDING = """
 import os, threading
-from duly.engine.lifeline import hold_lifeline
+from duly.engine.executors.process_lifetime import hold_lifeline
 {before}
 assert hold_lifeline()
 open({mark!r}, "a").write("x")
@@ -275,7 +277,7 @@ threading.Event().wait()
 
 @pytest.mark.parametrize(
     "before",
-    ["", "import duly.engine.lifeline as l; l.die_with = lambda parent: None"],
+    ["", "import duly.engine.executors.process_lifetime as l; l.die_with = lambda parent: None"],
     ids=["by the kernel", "by the pipe"],
 )
 def test_a_worker_ends_when_its_supervisor_dies(tmp_path: Path, before: str):

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.domain.answers import snooze
-from duly.domain.attempts import Reason
-from duly.domain.concluding import Failed, Snoozed, Succeeded
-from duly.engine.executors import threads
-from duly.engine.executors.task_logging import task_logging
-from duly.engine.executors.threads import ThreadExecutor
+from duly.domain.outcomes import Failed, Snoozed, Succeeded, snooze
+from duly.domain.runs import Reason
+from duly.engine.executors import thread_executor
+from duly.engine.executors.task_output import task_logging
+from duly.engine.executors.thread_executor import ThreadExecutor
 from duly.errors import UsageError
 from tests.executors.attempt import LIMIT_SECONDS, Attempt, Code, Unbound, attempt_of
 from tests.waiting import comes_true, wait_until
@@ -125,7 +124,7 @@ def test_one_thread_takes_the_place_of_an_abandoned_one(executor: ThreadExecutor
 
 
 def test_idle_threads_end_when_it_is_closed(executor: ThreadExecutor, monkeypatch):
-    monkeypatch.setattr(threads, "IDLE_SECONDS_MAX", 10_000.0)
+    monkeypatch.setattr(thread_executor, "IDLE_SECONDS_MAX", 10_000.0)
     before = {*threading.enumerate()}
     attempt = attempt_of(lambda: 1)
     executor.start(attempt)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from duly.cli.dev import dev
 from duly.cli.main import app
-from duly.cli.worker import allowed_commands, worker
+from duly.cli.services import allowed_commands, dev, worker
 from duly.errors import UsageError
 
 

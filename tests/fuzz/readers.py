@@ -18,32 +18,34 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 import duly
-from duly.api.addresses import caller_address, read_proxies
-from duly.api.door import Door
-from duly.api.reading import read_body, read_fields, read_pairs, read_query
-from duly.api.routes import ROUTES
-from duly.api.security import check_accept, check_host, check_origin
-from duly.api.settings import ApiSettings
+from duly.api.app import ROUTES
+from duly.api.middleware import ApiSettings, Door, caller_address, read_proxies
+from duly.api.requests import (
+    check_accept,
+    check_host,
+    check_origin,
+    read_body,
+    read_fields,
+    read_pairs,
+    read_query,
+)
+from duly.client.audit import read_head, verify_file
 from duly.client.declarations import read_file
-from duly.client.labels import read_label
-from duly.client.promise_file import read_bundles, read_whole
-from duly.client.reading import read_delay, read_instant, read_reason, read_tenant
-from duly.client.sealing import read_head, verify_file
-from duly.domain.access import read_token
+from duly.client.export import read_bundles, read_whole
+from duly.client.parameters import read_delay, read_instant, read_label, read_reason, read_tenant
 from duly.domain.alert_channels import KINDS, read_channel
-from duly.domain.alert_kinds import AlertKind
-from duly.domain.alert_rules import read_rule
-from duly.domain.secrets import read_reference
-from duly.domain.web_addresses import read_allow_list, read_host, read_web_address
+from duly.domain.alert_rules import AlertKind, read_rule
+from duly.domain.auth import read_token
+from duly.domain.outbound_urls import read_allow_list, read_host, read_web_address
+from duly.domain.secret_refs import read_reference
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
 from duly.telemetry.otel import heard_from
-from duly.testing.manual_clock import ManualClock
-from duly_web.addresses import local_path
-from duly_web.moments import read_choice, read_zone
-from duly_web.pages import PAGES
-from duly_web.said import NAME as SAID
-from duly_web.said import read_said
-from duly_web.selecting import read_chosen
+from duly.web.formatting import read_choice, read_zone
+from duly.web.pages import PAGES
+from duly.web.rendering import local_path
+from duly.web.requests import NAME as SAID
+from duly.web.requests import read_chosen, read_said
 
 if TYPE_CHECKING:
     from collections.abc import Callable

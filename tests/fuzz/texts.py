@@ -12,7 +12,7 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["duly", "duly_web"]):
+with atheris.instrument_imports(include=["duly"]):
     from tests.fuzz.readers import READERS, attempt
 
 NAMES = sorted(READERS)

@@ -8,16 +8,15 @@ CONTRACT = ("tests/conformance/test_memory.py", "tests/conformance/test_sqlite.p
 _COMMANDS = "cli/test_other_commands.py"
 _NEAREST = {
     "duly.app.loading": "executors/test_loading.py cli/test_set_up.py cli/test_bad_orders.py",
-    "duly.cli.schedule.chosen": "cli/test_frozen_orders.py cli/test_schedule.py",
-    "duly.cli.schedule.create": "cli/test_schedule.py cli/test_policies.py cli/test_dry_runs.py cli/test_bad_orders.py",
-    "duly.cli.target": "cli/test_frozen_orders.py cli/test_first_steps.py remote/test_addresses.py remote/test_commands.py cli/test_bad_orders.py cli/test_conventions.py",
-    "duly.cli.zones": f"{_COMMANDS}::test_a_zone_is_found_by_a_city_that_has_no_zone_of_its_own"
+    "duly.cli.schedule_orders": "cli/test_frozen_orders.py cli/test_schedule.py cli/test_policies.py cli/test_dry_runs.py cli/test_bad_orders.py",
+    "duly.cli.context": "cli/test_frozen_orders.py cli/test_first_steps.py remote/test_addresses.py remote/test_commands.py cli/test_bad_orders.py cli/test_conventions.py",
+    "duly.cli.timetables": f"{_COMMANDS}::test_a_zone_is_found_by_a_city_that_has_no_zone_of_its_own"
     f" {_COMMANDS}::test_a_search_without_a_match_says_what_else_to_try"
     f" {_COMMANDS}::test_zones_that_differ_are_told_with_their_instant_and_both_offsets",
     "duly.client.tasks": "client/test_tasks.py client/test_task_options.py client/test_enqueue.py client/test_policies.py",
-    "duly.engine.executors.calling": "executors/test_threads.py executors/test_inline.py executors/test_event_loop.py executors/test_processes.py",
+    "duly.engine.executors.executor": "executors/test_threads.py executors/test_inline.py executors/test_event_loop.py executors/test_processes.py",
     "duly.engine.executors.process_child": "executors/test_processes.py",
-    "duly.engine.worker.reporting": "engine/test_live_run.py engine/test_worker.py engine/test_worker_outages.py",
+    "duly.engine.worker.reporter": "engine/test_live_run.py engine/test_worker.py engine/test_worker_outages.py",
 }
 NEAREST = {
     module: tuple(f"tests/{name}" for name in names.split()) for module, names in _NEAREST.items()
@@ -32,35 +31,33 @@ _MADE: dict[str, tuple[tuple[str, ...], list[tuple[str, str, str]]]] = {
         ("free_again_us", "sorted(made_at)[-bound.most]", "sorted(made_at)[0]"),
         ("_end_user", "record.declared_by is None", "record.declared_by is not None"),
     ]),
-    "duly.domain.misfire": (("tests/domain/test_misfire.py",), [
+    "duly.domain.policies": (("tests/domain/test_misfire.py", "tests/domain/test_concluding.py"), [
         ("read_misfire", "None if part == NO_BOUND else part", "part"),
         ("Misfire.__init__", "1 <= at_most", "0 <= at_most"),
         ("_not_negative", "length < 0", "length < -1_000_000"),
         ("Misfire.to_json", "duration_text(self.grace_us)", "duration_text(0)"),
         ("Misfire.__init__", "not isinstance(at_most, bool)", "True"),
-    ]),
-    "duly.domain.breakers": (("tests/domain/test_breakers.py",), [
-        ("reset_of", ", epoch=breaker.epoch", ""),
-        ("count", ">= WINDOW_US", "> WINDOW_US"),
-        ("count", "counted.failed >= FAILURES_MIN", "counted.failed > FAILURES_MIN"),
-        ("ask", "now + LOOK_US if is_probing else breaker.retry_at", "breaker.retry_at"),
-        ("probed", "breaker.pause_us * 2", "breaker.pause_us"),
-    ]),
-    "duly.domain.retrying": (("tests/domain/test_concluding.py",), [
         ("_DOUBLINGS_MAX", "40", "4"),
         ("Retry.delay_us", "number - 1", "number"),
         ("Retry.delay_us", "run + number.to_bytes(4)", "number.to_bytes(4)"),
         ("Retry.is_worth", "all(", "any("),
         ("Retry.spacing_us", "_MINUTE_US // self.per_minute", "_MINUTE_US"),
     ]),
-    "duly.engine.wheel": (("tests/engine/test_wheel.py",), [
+    "duly.domain.admission": (("tests/domain/test_breakers.py",), [
+        ("reset_of", ", epoch=breaker.epoch", ""),
+        ("count", ">= WINDOW_US", "> WINDOW_US"),
+        ("count", "counted.failed >= FAILURES_MIN", "counted.failed > FAILURES_MIN"),
+        ("ask", "now + LOOK_US if is_probing else breaker.retry_at", "breaker.retry_at"),
+        ("probed", "breaker.pause_us * 2", "breaker.pause_us"),
+    ]),
+    "duly.engine.dispatcher.timer_wheel": (("tests/engine/test_wheel.py",), [
         ("_is_same", " and one.generation == other.generation", ""),
         ("Wheel._take_slot", "entry.fire_at > now", "entry.fire_at >= now"),
         ("Wheel.take", "max(limit // 2, 1)", "limit"),
         ("Wheel.drop_shards", "not in shards", "in shards"),
         ("Wheel.next_at", "return min(found)", "return max(found)"),
     ]),
-    "duly.engine.reaper": (("tests/engine/test_worker_outages.py",), [
+    "duly.engine.dispatcher.reaper": (("tests/engine/test_worker_outages.py",), [
         ("Reaper.wait", "max(self.next_at, self._around.clock.monotonic_us() + wait_us)", "self._around.clock.monotonic_us() + wait_us"),
         ("Reaper.wait", "min(lost_us, patience_us)", "patience_us"),
         ("Reaper.reap", "losses and self._settle(losses) and len(losses) == settings.reap_page", "losses and self._settle(losses) and False"),
@@ -102,7 +99,7 @@ _MADE: dict[str, tuple[tuple[str, ...], list[tuple[str, str, str]]]] = {
         ("carry_out", "store.forget_answer(key, announced.fence)", "pass"),
         ("read_key", "1 <= len(text) <= IDEMPOTENCY_KEY_LENGTH_MAX", "1 <= len(text) < IDEMPOTENCY_KEY_LENGTH_MAX"),
     ]),
-    "duly_web.heat": (("tests/web/test_drawings.py",), [
+    "duly.web.charts": (("tests/web/test_drawings.py",), [
         ("run_calendar", "today.weekday() + 7", "7"),
         ("run_calendar", "len(runs) >= RUNS_LOOKED_AT", "len(runs) > RUNS_LOOKED_AT"),
         ("TONE_ORDER", '"bad", "doubt"', '"doubt", "bad"'),

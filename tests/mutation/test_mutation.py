@@ -12,7 +12,7 @@ from tests.mutation.made_by_hand import BY_HAND, NEAREST
 from tests.mutation.patching import Mutant, Source, StaleMutantError, drawn
 
 EXAMPLE = Mutant(
-    "duly.domain.breakers",
+    "duly.domain.admission",
     "reset_of",
     ", epoch=breaker.epoch",
     "",
@@ -42,10 +42,10 @@ def test_no_mutant_made_by_hand_is_stale():
 
 
 def test_the_same_seed_draws_the_same_mutants():
-    first = drawn("duly.domain.breakers", 1, 5)
+    first = drawn("duly.domain.admission", 1, 5)
 
-    assert first == drawn("duly.domain.breakers", 1, 5) != drawn("duly.domain.breakers", 2, 5)
-    for mutant in drawn("duly.domain.breakers", 1, 1_000):
+    assert first == drawn("duly.domain.admission", 1, 5) != drawn("duly.domain.admission", 2, 5)
+    for mutant in drawn("duly.domain.admission", 1, 1_000):
         compile(Source(importlib.import_module(mutant.module)).changed(mutant), "", "exec")
 
 

@@ -17,13 +17,13 @@ from uuid import UUID
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from duly.client.secrets import SecretSources
+from duly.client.run_context import SecretSources
 from duly.domain.alert_channels import read_channel
 from duly.domain.alert_messages import AlertNotice
-from duly.domain.web_addresses import read_allow_list
-from duly.engine.notifying import Channel, ChannelSurroundings, open_channel
-from duly.engine.notifying.delivery import look_up
-from duly.testing.manual_clock import ManualClock
+from duly.domain.outbound_urls import read_allow_list
+from duly.engine.alerts.channels import Channel, ChannelSurroundings, look_up
+from duly.engine.alerts.delivery import open_channel
+from duly.engine.manual_clock import ManualClock
 from tests.required_programs import required_program
 from tests.waiting import wait_until
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from email.message import EmailMessage
     from pathlib import Path
 
-    from duly.engine.notifying.delivery import LookUp, Wait
+    from duly.engine.alerts.channels import LookUp, Wait
 
 PATIENCE_S = 120
 CANARY = "canary-91c4-pa55/w0rd"

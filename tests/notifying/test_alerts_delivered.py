@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.app.watching import make_courier
+from duly.app.services import make_courier
 from duly.config import Settings
-from duly.domain.concluding import Succeeded
-from duly.engine.watcher import Watcher, Watchman
+from duly.domain.outcomes import Succeeded
+from duly.engine.alerts.watcher import Watcher, Watchman
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import work_steps
-from duly.testing.manual_clock import ManualClock
+from duly_conformance import steps
 from tests.notifying.rig import await_tries
 from tests.store.sqlite.made_file import made_file
 
@@ -48,14 +48,14 @@ class Watched:
 
     def trouble(self) -> None:
         """Queue a run that nobody takes, and look until that is an alert; and some more."""
-        work_steps.queue(self.app.store, queue="mail")
+        steps.queue(self.app.store, queue="mail")
         self.look(16)
 
     def mend(self) -> Alert:
         """Have it taken and done, and look until that is over; and some more."""
         store = self.app.store
-        busy = work_steps.join(store, ttl_us=LONG_US)
-        work_steps.end(store, busy, work_steps.take_one(store, busy), Succeeded())
+        busy = steps.join_worker(store, ttl_us=LONG_US)
+        steps.end(store, busy, steps.take_one(store, busy), Succeeded())
         self.look(16)
         (alert,) = self.app.alerts.list(state="all")
         return self.app.alerts.get(alert.id)

@@ -13,8 +13,8 @@ from ipaddress import ip_address
 import pytest
 
 from duly.domain.alert_channels import MailPlan, plan_of, read_channel
-from duly.engine.notifying.mail_server import MailServer
-from duly.engine.notifying.patience import CUT_S_MAX, LEFT_MAX, Tether
+from duly.engine.alerts.channels import CUT_S_MAX, LEFT_MAX, Tether
+from duly.engine.alerts.mail_channel import MailServer
 from tests.notifying.rig import (
     ALERT,
     CANARY,

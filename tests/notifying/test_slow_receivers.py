@@ -10,17 +10,16 @@ from typing import Any
 from aiohttp import web
 
 import duly
-from duly.app.watching import make_courier, watching
+from duly.app.services import make_courier, watching
 from duly.config import Settings
-from duly.engine.alert_courier import SENDERS_MAX, AlertCourier
-from duly.engine.notifying import DeliveryResult
-from duly.engine.senders import Senders
-from duly.store.alerting import SetTerm, TermSort
+from duly.engine.alerts.channels import DeliveryResult
+from duly.engine.alerts.delivery import SENDERS_MAX, AlertCourier, Senders
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
+from duly.store.ports.alerts import SetTerm, TermSort
 from duly.telemetry import TickFailed
-from duly.testing.conformance import alerts, steps, work_steps
-from duly.testing.factories import ADA
-from duly.testing.manual_clock import ManualClock
+from duly_conformance import alerts, steps
+from duly_conformance.kit import ADA
 from tests.alerting.alert_rig import GuardRoom
 from tests.alerting.conftest import databases, stored
 from tests.engine.rig import Recorder
@@ -114,7 +113,7 @@ def test_so_many_are_told_at_once_and_no_more(stored):
     senders = Senders()
     guard.courier = AlertCourier(store, clock, lambda _: stuck, start=senders.start)
     guard.courier.fence = lambda: guard.watcher.fence
-    work_steps.queue(store, queue="mail")
+    steps.queue(store, queue="mail")
     guard.look(8)
     assert comes_true(lambda: stuck.asked == SENDERS_MAX)
     guard.look(2)
@@ -134,7 +133,7 @@ def test_a_channel_that_fails_is_left_alone_with_all_that_goes_there(stored):
     store, clock = stored
     guard = GuardRoom(store, clock)
     for number in range(5):
-        work_steps.queue(store, f"run {number}", queue=f"queue-{number}")
+        steps.queue(store, f"run {number}", queue=f"queue-{number}")
     guard.channel.answers = [BUSY] * 3
     guard.look(5)
     tries = len(guard.channel.notices)
@@ -158,7 +157,7 @@ def test_who_ends_in_good_order_waits_for_what_is_being_sent(receive):
     store = MemoryStore(ManualClock())
     app = duly.App(store=store, settings=Settings(allow_addresses=(receiver.place,)), actor="ada")
     app.alerts.add_channel("log", "webhook", hook(receiver))
-    work_steps.make_dead(store, "a")
+    steps.make_dead(store, "a")
     with ExitStack() as stack:
         stack.enter_context(watching(app))
         assert receiver.has_seen.wait(LIMIT_S)

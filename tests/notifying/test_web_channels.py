@@ -12,7 +12,7 @@ from aiohttp import web
 from standardwebhooks import Webhook
 
 from duly.domain.alert_messages import log_line
-from duly.engine.notifying.patience import LEFT_MAX
+from duly.engine.alerts.channels import LEFT_MAX
 from tests.notifying.rig import (
     CANARY,
     DELIVERY,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from duly.testing.manual_clock import START_US, ManualClock
+from duly.engine.manual_clock import START_US, ManualClock
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -7,7 +7,7 @@ import threading
 import psycopg
 import pytest
 
-from duly.testing.manual_clock import START_US
+from duly.engine.manual_clock import START_US
 from tests.postgres.database_clock import DatabaseClock, install_clock
 from tests.waiting import comes_true
 

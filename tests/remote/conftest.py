@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import duly
-from duly.api.asgi import Api
-from duly.remote.exchange import Patience
-from duly.testing.virtual_time import virtual_time
+from duly.api.app import Api
+from duly.remote.transport import Patience
+from duly.testing import virtual_time
 from tests.api.api_fixtures import START, lives, make_app, token_for
 from tests.remote.live_server import Lossy, listening
 

@@ -11,8 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 import duly
-from duly.remote.address import read_address
-from duly.remote.credentials import find_token
+from duly.remote.address import find_token, read_address
 from tests.required_programs import required_program
 
 TOKEN = "duly_abc_def"  # noqa: S105

@@ -9,11 +9,11 @@ from itertools import islice
 import pytest
 
 import duly
-from duly.remote.asking import said
-from duly.testing.conformance import alerts
-from duly.wire.backfills import PlanBackfill
-from duly.wire.runs import Run
-from duly.wire.schedules import Schedule
+from duly.interface.backfills import PlanBackfill
+from duly.interface.runs import Run
+from duly.interface.schedules import Schedule
+from duly.remote.transport import said
+from duly_conformance import alerts
 
 
 def test_schedules_are_made_looked_at_and_changed(remote):

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from duly.api.asgi import Api
+from duly.api.app import Api
 from duly.cli import main as command
-from duly.testing.conformance import alerts
-from duly.testing.virtual_time import virtual_time
+from duly.testing import virtual_time
+from duly_conformance import alerts
 from tests.api.api_fixtures import START, lives, make_app, token_for
 from tests.remote import served_app
 from tests.remote.live_server import listening

@@ -6,7 +6,7 @@ import inspect
 from importlib import import_module
 from typing import Any
 
-from duly.api.routes import ROUTES
+from duly.api.app import ROUTES
 from duly.remote.operation import Operation
 
 MODULES = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.instants import to_microseconds
-from duly.testing.manual_clock import ManualClock
+from duly.engine.manual_clock import ManualClock
+from duly.timetable.instants import to_microseconds
 from tests.domain.instants import moment
 
 

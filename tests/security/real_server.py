@@ -7,14 +7,13 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duly.api.listening import Listening
-from duly.api.serving import Serving
+from duly.api.server import Listening, Serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import duly
-    from duly.api.settings import ApiSettings
+    from duly.api.middleware import ApiSettings
 
 LIMIT_SECONDS = 120
 HOST = "127.0.0.1"

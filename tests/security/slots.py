@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from duly.api.routes import ROUTES
+from duly.api.app import ROUTES
 from tests.api.examples import BODIES, NAMED, QUERIES, SHARED
 from tests.security.raw_requests import encoded, query
 

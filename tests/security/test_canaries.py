@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.api.asgi import Api
-from duly.api.routes import ROUTES
-from duly.domain.access import read_token
+from duly.api.app import ROUTES, Api
+from duly.domain.auth import read_token
 from tests.cli.duly_command import duly as command
 from tests.security.raw_requests import RawAsker, query
 from tests.webhooks.rig import TOKEN

@@ -17,16 +17,16 @@ import pytest
 from aiohttp import web
 
 import duly
-from duly.api.asgi import Api
-from duly.api.settings import ApiSettings
+from duly.api.app import Api
+from duly.api.middleware import ApiSettings
 from duly.app.metrics import measure
-from duly.app.worker_options import WorkerOptions
+from duly.app.services import WorkerOptions
 from duly.config import Settings
+from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
-from duly.telemetry.json_logs import JsonLogFormatter
-from duly.testing.conformance.work_steps import make_dead
-from duly.testing.manual_clock import ManualClock
-from duly_web.pages import PAGES
+from duly.telemetry.listeners import JsonLogFormatter
+from duly.web.pages import PAGES
+from duly_conformance.steps import make_dead
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.notifying.conftest import closing, postbox, receive

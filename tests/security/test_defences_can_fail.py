@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.api import asgi, door, front, reading, repeating, table
-from duly.api.asgi import Api
-from duly.api.settings import ApiSettings
-from duly.domain.access import Principal
+from duly.api import app, middleware, repeating, requests
+from duly.api.app import Api
+from duly.api.middleware import ApiSettings
+from duly.domain.auth import Principal
 from duly.store.memory import MemoryStore
 from tests.api.api_fixtures import token_for
 from tests.security.raw_requests import RawAsker, Reply
@@ -57,18 +57,18 @@ def nothing(*_: Any, **__: Any) -> None:
 
 DEFENCES: dict[str, tuple[Any, str, Any, int, Callable[[Attack], Reply]]] = {
     "another name": (
-        front, "check_host", nothing, 421,
+        middleware, "check_host", nothing, 421,
         lambda it: it.look("/status", (b"host", b"evil.example")),
     ),
     "another origin": (
-        front, "check_origin", nothing, 403,
+        middleware, "check_origin", nothing, 403,
         lambda it: it.order((b"origin", b"https://evil.example")),
     ),
     "a forged order by cookie": (
-        door, "check_csrf", nothing, 403, lambda it: it.order(headers=[it.cookie]),
+        middleware, "check_csrf", nothing, 403, lambda it: it.order(headers=[it.cookie]),
     ),
     "a form": (
-        asgi, "check_body_headers", nothing, 415,
+        app, "check_body_headers", nothing, 415,
         lambda it: it.order((b"content-type", b"text/plain")),
     ),
     "a role that may not": (
@@ -81,10 +81,10 @@ DEFENCES: dict[str, tuple[Any, str, Any, int, Callable[[Attack], Reply]]] = {
         ),
     ),
     "a path without an end": (
-        table, "PATH_LENGTH_MAX", 10**9, 414, lambda it: it.look("/schedules/" + "a" * 9000),
+        app, "PATH_LENGTH_MAX", 10**9, 414, lambda it: it.look("/schedules/" + "a" * 9000),
     ),
     "a query without an end": (
-        reading, "QUERY_FIELDS_MAX", 10**9, 400,
+        requests, "QUERY_FIELDS_MAX", 10**9, 400,
         lambda it: it.look("/runs", query=b"&".join([b"state=dead"] * 60)),
     ),
     "a key without an end": (

@@ -9,18 +9,18 @@ from html.parser import HTMLParser
 import pytest
 
 from duly.domain.alert_channels import ChatPlan, MailPlan, plan_of, read_channel
-from duly.domain.alert_kinds import AlertKind
 from duly.domain.alert_messages import (
     log_line,
     mattermost_payload,
     page_text,
     plain_text,
+    runbook_of,
     slack_payload,
     subject_line,
     webhook_body,
 )
-from duly.domain.runbooks import runbook_of
-from duly.engine.notifying.mail import compose_mail
+from duly.domain.alert_rules import AlertKind
+from duly.engine.alerts.mail_channel import compose_mail
 from duly.errors import UsageError
 from tests.each_row import each_row
 from tests.notifying.rig import notice, opened

@@ -13,11 +13,11 @@ import pytest
 from msgspec import structs
 
 import duly
-from duly.api.settings import ApiSettings
-from duly.domain.instants import to_microseconds
+from duly.api.middleware import ApiSettings
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
-from duly.testing.manual_clock import ManualClock
-from duly_web.pages import PAGES
+from duly.timetable.instants import to_microseconds
+from duly.web.pages import PAGES
 from tests.client.tenant_walk import SECRET, THEIRS, Things, furnish
 from tests.domain.instants import moment
 from tests.security.corpora import KINDS
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from duly_web.page import Page
+    from duly.web.requests import Page
 
 EACH = int(os.environ.get("DULY_FUZZ_EXAMPLES", "1"))
 """How many texts are thrown at each place."""

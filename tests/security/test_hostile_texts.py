@@ -11,12 +11,12 @@ from urllib.parse import unquote
 import pytest
 
 import duly
-from duly.api.asgi import Api
-from duly.api.security import ANSWER_HEADERS
-from duly.api.settings import ApiSettings
-from duly.domain.instants import to_microseconds
+from duly.api.app import Api
+from duly.api.middleware import ApiSettings
+from duly.api.requests import ANSWER_HEADERS
+from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import ManualClock
+from duly.timetable.instants import to_microseconds
 from tests.api.api_fixtures import token_for
 from tests.client.tenant_walk import NOBODYS, OURS, SECRET, THEIRS, furnish
 from tests.domain.instants import moment

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.api.asgi import Api
-from duly.api.settings import ApiSettings
+from duly.api.app import Api
+from duly.api.middleware import ApiSettings
 from duly.store.memory import MemoryStore
 from tests.api.api_fixtures import token_for
 from tests.security.raw_requests import RawAsker, Reply, query

@@ -8,8 +8,8 @@ import pytest
 
 import duly
 from duly import every
-from duly.api.asgi import Api
-from duly.api.settings import ApiSettings
+from duly.api.app import Api
+from duly.api.middleware import ApiSettings
 from duly.store.postgres import PostgresStore
 from tests.api.api_fixtures import token_for
 from tests.postgres.confined_role import as_role, new_role

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
 import duly
-from duly.api.asgi import Api
-from duly.api.reading import (
+from duly.api.app import ROUTES, Api, Table, path_parts
+from duly.api.middleware import ApiSettings
+from duly.api.repeating import read_key
+from duly.api.requests import (
+    check_accept,
+    check_body_headers,
+    check_host,
+    check_origin,
     is_any_version,
     read_body,
     read_cursor,
@@ -22,12 +28,7 @@ from duly.api.reading import (
     read_version,
     write_cursor,
 )
-from duly.api.repeating import read_key
-from duly.api.routes import ROUTES
-from duly.api.security import check_accept, check_body_headers, check_host, check_origin
-from duly.api.settings import ApiSettings
-from duly.api.table import Table, path_parts
-from duly.domain.access import read_token
+from duly.domain.auth import read_token
 from duly.errors import DulyError
 from duly.store.memory import MemoryStore
 from tests.api.api_fixtures import token_for

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import duly
-from duly.api import serving
-from duly.api.asgi import Api
-from duly.api.settings import ApiSettings
+from duly.api import server
+from duly.api.app import Api
+from duly.api.middleware import ApiSettings
 from duly.store.memory import MemoryStore
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
@@ -45,7 +45,7 @@ def speaker(app: duly.App) -> Iterator[Speaker]:
 def letting_go(app: duly.App, after_ms: int) -> Iterator[Speaker]:
     """Speak to a server that waits so long for the headers of a request."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        patch.setattr(serving, "HEADER_MILLISECONDS", after_ms)
+        patch.setattr(server, "HEADER_MILLISECONDS", after_ms)
         yield stack.enter_context(served(app, SETTINGS))
 
 

@@ -85,10 +85,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "store/postgres/tenant_connections.py:beginning",
     ),
     "as many places for values as there are rows": ("store/sqlite/batches.py:_values",),
-    "how a store writes the place of a value": (
-        "testing/conformance/transactional.py:invoices",
-        "testing/conformance/transactions.py:test_own_tables_commit_with_ours",
-    ),
+    "how a store writes the place of a value": (),
 }
 """By the reason why nothing of anybody's can come in there."""
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.alert_delivery import WAIT_MAX_US, DeliveryState
-from duly.domain.alert_kinds import AlertKind
-from duly.domain.alerting import AlertKey, AlertState, Told
-from duly.engine.watcher import usual_observers
-from duly.store.alerting import LISTED_MAX, AlertFilter, TermSort
-from duly.store.reading import AuditFilter
+from duly.domain.alert_rules import AlertKind
+from duly.domain.alerts import WAIT_MAX_US, AlertKey, AlertState, DeliveryState, Told
+from duly.engine.alerts.watcher import usual_observers
+from duly.store.ports.alerts import LISTED_MAX, AlertFilter, TermSort
+from duly.store.ports.queries import AuditFilter
 from tests.simulation.alert_ledger import AlertLedger, DeliveryNote
 from tests.simulation.alert_oracle import Oracle, Outcome, outcome_of
 from tests.simulation.recipe import SECOND
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.alert_messages import AlertNotice
-    from duly.domain.alerting import AlertRecord, Change
+    from duly.domain.alerts import AlertRecord, Change
     from tests.simulation.alert_ledger import DeliveryKey
     from tests.simulation.nodes import Node
     from tests.simulation.watching import Look

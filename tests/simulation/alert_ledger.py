@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from duly.domain.alert_delivery import DeliveryState
-from duly.domain.alerting import AlertState, Told
+from duly.domain.alerts import AlertState, DeliveryState, Told
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
-    from duly.domain.alerting import AlertId, AlertRecord, Change
-    from duly.store.alerting import HoldWatch, TermRecord, TermSort, Watch, WatchFence
+    from duly.domain.alerts import AlertId, AlertRecord, Change
+    from duly.store.ports.alerts import HoldWatch, TermRecord, TermSort, Watch, WatchFence
 
 DeliveryKey = tuple[bytes, str, str]
 """Of which alert, which change of it, and by which channel."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.alert_kinds import USUAL, AlertKind, Unit
-from duly.domain.alert_rules import read_rule
-from duly.domain.alerting import AlertState
+from duly.domain.alert_rules import USUAL, AlertKind, Unit, read_rule
+from duly.domain.alerts import AlertState
 from duly.domain.audit import Actor
 from duly.errors import Conflict, NotFound, StoreUnavailable
-from duly.store.alerting import AcknowledgeAlert, AlertFilter, RemoveTerm, SetTerm, TermSort
+from duly.store.ports.alerts import AcknowledgeAlert, AlertFilter, RemoveTerm, SetTerm, TermSort
 from tests.simulation.recipe import SECOND
 from tests.simulation.watching import SUBJECTS
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.domain.alert_rules import Rulebook, rule_from_json
-from duly.domain.alerting import ALERTS_OPEN_MAX, AlertState
-from duly.store.alerting import TermSort
+from duly.domain.alerts import ALERTS_OPEN_MAX, AlertState
+from duly.store.ports.alerts import TermSort
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from duly.domain.alert_rules import Rule
-    from duly.domain.alerting import AlertKey, AlertRecord, Change
-    from duly.store.alerting import TermRecord
+    from duly.domain.alerts import AlertKey, AlertRecord, Change
+    from duly.store.ports.alerts import TermRecord
     from tests.simulation.watching import Look
 
 LOG = "log"

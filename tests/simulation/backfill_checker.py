@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
-from duly.domain.backfilling import BackfillMode, BackfillOrder, BackfillStatus, SlotClass
-from duly.domain.identity import occurrence_run_id, ordered_run_id
-from duly.domain.literals import RunState, ScheduleStatus
-from duly.store.dispatch import FireResult
+from duly.domain.backfill import BackfillMode, BackfillOrder, BackfillStatus, SlotClass
+from duly.domain.enums import RunState, ScheduleStatus
+from duly.domain.ids import occurrence_run_id, ordered_run_id
+from duly.store.ports.dispatch import FireResult
 from tests.simulation.oracle import occurrences
 from tests.simulation.recipe import MINUTE, SECOND
 from tests.simulation.users import TENANT
@@ -17,9 +17,9 @@ from tests.simulation.work_checker import MAINTENANCE
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
-    from duly.domain.identity import BackfillId, RunId, ScheduleId
-    from duly.store.backfilling import CreateBackfill, StepBackfill, Stepped
-    from duly.store.dispatch import MemberId
+    from duly.domain.ids import BackfillId, RunId, ScheduleId
+    from duly.store.ports.backfill import CreateBackfill, StepBackfill, Stepped
+    from duly.store.ports.dispatch import MemberId
     from tests.simulation.gate_ledger import GateLedger
     from tests.simulation.ledger import Ledger, ScheduleNote
     from tests.simulation.oracle import Template

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from duly.domain.literals import Lane, Origin, ScheduleStatus
-from duly.store.dispatch import (
+from duly.domain.enums import Lane, Origin, ScheduleStatus
+from duly.store.ports.dispatch import (
     DrainOwed,
     FireDelayed,
     FireResult,
@@ -16,7 +16,7 @@ from duly.store.dispatch import (
     LeaseKey,
     MemberKind,
 )
-from duly.store.planning import AddRuns, NewRun, Stale
+from duly.store.ports.schedules import AddRuns, NewRun, Stale
 from tests.simulation.backfill_checker import BackfillChecker
 from tests.simulation.gate_ledger import GateLedger
 from tests.simulation.handing import note_hand_over
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Mapping, Sequence
 
-    from duly.domain.settling import Settlement
+    from duly.domain.fire_planning import Settlement
     from tests.simulation.alert_checker import AlertChecker
     from tests.simulation.handing import Handed
     from tests.simulation.ledger import ScheduleNote

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.audit import Actor
-from duly.domain.identity import ordered_run_id
-from duly.domain.literals import Lane, Origin
+from duly.domain.enums import Lane, Origin
+from duly.domain.ids import ordered_run_id
 from duly.domain.schedules import Call
 from duly.errors import Conflict, NotFound, StoreUnavailable
-from duly.store.planning import AddRuns, CancelDelayed, MoveDelayed, NewRun
+from duly.store.ports.schedules import AddRuns, CancelDelayed, MoveDelayed, NewRun
 from tests.simulation.recipe import SECOND
 from tests.simulation.scripts import QUEUES, TASKS
 from tests.simulation.users import EDGES_US, TENANT
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
 

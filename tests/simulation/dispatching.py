@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.engine.dispatcher import Dispatcher
+from duly.engine.dispatcher.context import Node as Surroundings
+from duly.engine.dispatcher.dispatcher import Dispatcher
 from duly.engine.loop import Loop
-from duly.engine.surroundings import Node as Surroundings
 from duly.telemetry import SetAside, TickFailed, WorkerRecycling
 from tests.simulation.handing import Offering, offering_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from duly.engine.dispatcher.context import BeginFire
+    from duly.engine.dispatcher.settings import DispatcherSettings
     from duly.engine.loop import Service
-    from duly.engine.settings import DispatcherSettings
-    from duly.engine.surroundings import BeginFire
     from duly.telemetry import Event
     from tests.simulation.handing import Hands
     from tests.simulation.nodes import Node

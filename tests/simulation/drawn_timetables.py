@@ -6,18 +6,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.literals import Overlap
-from duly.domain.misfire import Misfire
+from duly.domain.enums import Overlap
+from duly.domain.policies import Misfire
 from duly.domain.schedules import Call, Definition
-from duly.domain.timetable.cron import Cron
-from duly.domain.timetable.interval import Interval
-from duly.domain.timetable.once import Once
+from duly.timetable.cron import Cron
+from duly.timetable.interval import Interval
+from duly.timetable.once import Once
 from tests.simulation.scripts import QUEUES
 
 if TYPE_CHECKING:
     import random
 
-    from duly.domain.timetable.timetable import Timetable
+    from duly.timetable.timetable import Timetable
     from tests.simulation.recipe import Recipe
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,21 +10,20 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.advice import Choice
-from duly.domain.attempts import Reason
-from duly.domain.concluding import BeInDoubt, Close
-from duly.domain.effects import EffectState, Grant
-from duly.domain.literals import AttemptState, Effects, Finding, RunState
+from duly.domain.effects import Choice, EffectState, Grant
+from duly.domain.enums import AttemptState, Effects, Finding, RunState
+from duly.domain.outcomes import BeInDoubt, Close
+from duly.domain.runs import Reason
 from tests.simulation.effecting import WHOLE
 from tests.simulation.work_ledger import RunNote
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
-    from duly.domain.concluding import Conclusion
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
+    from duly.domain.outcomes import Conclusion
     from duly.domain.runs import RunRecord
-    from duly.store.effects import AddVerdict, BeginEffect, EndEffect, Rerun, SettleDoubt
-    from duly.store.execution import Hold
+    from duly.store.ports.effects import AddVerdict, BeginEffect, EndEffect, Rerun, SettleDoubt
+    from duly.store.ports.execution import Hold
     from tests.simulation.effecting import Outside
     from tests.simulation.work_checker import WorkChecker
     from tests.simulation.world import Executed

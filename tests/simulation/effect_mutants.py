@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from duly.client import effects as client_effects
-from duly.domain.attempts import Reason
-from duly.domain.concluding import BeInDoubt, Requeue, conclude
+from duly.client import run_context as client_effects
 from duly.domain.effects import EffectState, Grant, may_begin, may_repeat
-from duly.domain.identity import RunId
-from duly.domain.literals import RunState
-from duly.engine import reaper
-from duly.engine.live_run import LiveRun
-from duly.engine.worker import holdings
+from duly.domain.enums import RunState
+from duly.domain.ids import RunId
+from duly.domain.outcomes import BeInDoubt, Requeue, conclude
+from duly.domain.runs import Reason
+from duly.engine.dispatcher import reaper
+from duly.engine.worker import active_attempts
+from duly.engine.worker.run_context import LiveRun
 from duly.store import effect_rulings
 from duly.store.memory import doubts, effects, ending, execution, reaping
 from duly.store.memory.following import follow_up
@@ -224,7 +224,10 @@ EFFECT_MUTANTS = (
         "the boundary is forgotten at a loss",
         patch=lambda _: _boundary_forgotten_by(reaper),
     ),
-    Mutant("the boundary is forgotten at an end", patch=lambda _: _boundary_forgotten_by(holdings)),
+    Mutant(
+        "the boundary is forgotten at an end",
+        patch=lambda _: _boundary_forgotten_by(active_attempts),
+    ),
     Mutant(
         "a worker forgets that it was permitted",
         patch=patched(LiveRun, "has_begun_effects", property(_unheard_permission)),
@@ -269,7 +272,7 @@ EFFECT_MUTANTS = (
     Mutant(
         "what has succeeded is not checked",
         shows_in=2,
-        patch=patched(holdings, "is_to_be_checked", lambda _: False),
+        patch=patched(active_attempts, "is_to_be_checked", lambda _: False),
     ),
     Mutant(
         "what is lost is not checked",

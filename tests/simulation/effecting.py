@@ -12,16 +12,16 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.client import effects as client_effects
-from duly.domain.checking import CHECKED
-from duly.domain.identity import RunId, identity_text
-from duly.domain.literals import Effects, Finding, RunState
+from duly.client import run_context as client_effects
+from duly.domain.enums import Effects, Finding, RunState
+from duly.domain.ids import RunId, identity_text
+from duly.domain.verification import CHECKED
 from duly.errors import EffectNotDone
-from duly.store.effects import AddVerdict
+from duly.store.ports.effects import AddVerdict
 from tests.simulation.recipe import SECOND
 
 if TYPE_CHECKING:
-    from duly.engine.work import Work
+    from duly.engine.executors.executor import Work
     from tests.simulation.task_threads import Strand
     from tests.simulation.world import World
 

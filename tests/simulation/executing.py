@@ -10,12 +10,11 @@ from asyncio import CancelledError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.domain.answers import GiveUp, Snooze, TryAgain
-from duly.domain.attempts import Reason
-from duly.domain.checking import CHECK_SUFFIX
-from duly.domain.concluding import Failed
-from duly.domain.literals import TaskKind
-from duly.engine.ends import end_of_error, end_of_value
+from duly.domain.enums import TaskKind
+from duly.domain.outcomes import Failed, GiveUp, Snooze, TryAgain
+from duly.domain.runs import Reason
+from duly.domain.verification import CHECK_SUFFIX
+from duly.engine.executors.results import end_of_error, end_of_value
 from tests.simulation.effecting import Outside, check_outside, take_effect
 from tests.simulation.limiting import call_out, limited_script
 from tests.simulation.scripts import CALM, play, script_of
@@ -23,9 +22,9 @@ from tests.simulation.task_threads import Strand
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId
-    from duly.engine.work import Work
-    from duly.store.execution import ClaimedRun
+    from duly.domain.ids import RunId
+    from duly.engine.executors.executor import Work
+    from duly.store.ports.execution import ClaimedRun
     from tests.simulation.limit_checker import LimitChecker
     from tests.simulation.nodes import Node
     from tests.simulation.scripts import Script

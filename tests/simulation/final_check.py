@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from duly.domain.instants import from_microseconds
-from duly.domain.literals import Origin, Overlap, RunState, ScheduleStatus
-from duly.domain.timetable.timetable import Zoned
-from duly.store.reading import RunFilter
+from duly.domain.enums import Origin, Overlap, RunState, ScheduleStatus
+from duly.store.ports.queries import RunFilter
+from duly.timetable.instants import from_microseconds
+from duly.timetable.timetable import Zoned
 from tests.simulation.oracle import occurrences
 from tests.simulation.users import TENANT
 from tests.simulation.world import Violation
@@ -16,7 +16,7 @@ from tests.simulation.world import Violation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
     from tests.simulation.ledger import DelayedNote, Ledger, ScheduleNote
     from tests.simulation.work_ledger import RunNote

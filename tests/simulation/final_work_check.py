@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.enums import AttemptState, RunState
 from tests.simulation.final_check import PATIENCE_US
 from tests.simulation.scripts import scripted_tasks
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
     from tests.simulation.work_checker import WorkChecker
     from tests.simulation.work_ledger import RunNote

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.identity import occurrence_run_id
-from duly.domain.literals import Lane, Overlap, RunState, SkipReason
+from duly.domain.enums import Lane, Overlap, RunState, SkipReason
+from duly.domain.ids import occurrence_run_id
 from tests.simulation.work_ledger import RunNote
 from tests.simulation.world import Violation
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable
 
-    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.fire_planning import PlannedRun
+    from duly.domain.ids import RunId, ScheduleId
     from duly.domain.schedules import Definition
-    from duly.domain.settling import PlannedRun
-    from duly.store.planning import NewRun
+    from duly.store.ports.schedules import NewRun
     from tests.simulation.ledger import ScheduleNote
     from tests.simulation.oracle import Template
 

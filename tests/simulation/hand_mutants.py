@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from duly.engine.firing import Firing
-from duly.engine.sweep import Sweep
+from duly.engine.dispatcher.firing import Firing
+from duly.engine.dispatcher.timer_loader import Sweep
 from duly.store.memory import execution, firing, ownership
 from tests.simulation import handing
 from tests.simulation.mutants import _judge_without_comparing, _no_sweep, patched

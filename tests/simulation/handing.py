@@ -13,9 +13,11 @@ from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from duly.engine.settings import DispatcherSettings
+from duly.engine.dispatcher.settings import DispatcherSettings
 from duly.errors import StoreUnavailable
-from duly.store.dispatch import (
+from duly.store.memory import MemoryStore, execution, firing, ownership
+from duly.store.memory.attempts import call_of
+from duly.store.ports.dispatch import (
     FireDelayed,
     FireOnTime,
     FirePlanned,
@@ -23,8 +25,6 @@ from duly.store.dispatch import (
     FireRetry,
     FireTimers,
 )
-from duly.store.memory import MemoryStore, execution, firing, ownership
-from duly.store.memory.attempts import call_of
 from duly.store.postgres.claiming import is_plain
 from duly.store.postgres.fire_batch import Batch
 from duly.store.postgres.handing import KEPT_US
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from duly.engine.worker import WorkerSettings
-    from duly.store.dispatch import Fired, FireSchedule, Timer
-    from duly.store.execution import Claimed, ClaimRuns, Finish, Finished
     from duly.store.memory.tables import Journal
+    from duly.store.ports.dispatch import Fired, FireSchedule, Timer
+    from duly.store.ports.execution import Claimed, ClaimRuns, Finish, Finished
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
     from tests.simulation.world import World

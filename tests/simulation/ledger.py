@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import ScheduleStatus
+from duly.domain.enums import ScheduleStatus
 from tests.simulation.oracle import Template, occurrences
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.fire_planning import Settlement, Skip
+    from duly.domain.ids import RunId, ScheduleId
     from duly.domain.schedules import Owed, Pending
-    from duly.domain.settling import Settlement, Skip
-    from duly.store.dispatch import Fence, LeaseKey, MemberId
-    from duly.store.planning import ChangeSchedule, CreateSchedule
+    from duly.store.ports.dispatch import Fence, LeaseKey, MemberId
+    from duly.store.ports.schedules import ChangeSchedule, CreateSchedule
 
 
 @dataclass(slots=True)

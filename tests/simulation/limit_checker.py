@@ -12,10 +12,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from duly.domain.admission import Way
-from duly.domain.attempts import Reason
-from duly.domain.concluding import Wait, not_begun
+from duly.domain.enums import AttemptState, RunState
 from duly.domain.limits import LimitSource, keyed_place, why_of
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.outcomes import Wait, not_begun
+from duly.domain.runs import Reason
 from tests.simulation.limit_ledger import BreakerNote, LimitTable, RateNote
 from tests.simulation.recipe import SECOND
 from tests.simulation.scripts import scripted_tasks
@@ -25,12 +25,12 @@ from tests.simulation.world import Violation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.domain.concluding import Conclusion
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.domain.limits import Limit
+    from duly.domain.outcomes import Conclusion
     from duly.domain.runs import RunRecord
-    from duly.store.admission import Request
-    from duly.store.execution import ClaimedRun, Finish
+    from duly.store.ports.execution import ClaimedRun, Finish
+    from duly.store.ports.limits import Request
     from tests.simulation.work_checker import WorkChecker
     from tests.simulation.work_ledger import RunNote
     from tests.simulation.world import Executed, World

@@ -16,9 +16,8 @@ from tests.simulation.world import Violation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.identity import RunId
-    from duly.domain.limits import Limit
-    from duly.domain.rates import Rate
+    from duly.domain.ids import RunId
+    from duly.domain.limits import Limit, Rate
 
 FAILURES = 10
 WINDOW_US = 30 * SECOND

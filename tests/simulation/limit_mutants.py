@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from duly.domain import admission as domain_admission
-from duly.domain import concluding, rates
-from duly.domain.breakers import Breaker, BreakerState, Pass, ask, probed
-from duly.domain.retrying import Retry
+from duly.domain import limits, outcomes
+from duly.domain.admission import Breaker, BreakerState, Pass, ask, probed
+from duly.domain.policies import Retry
 from duly.store import admission as shared
 from duly.store.memory import admission, ending, limiting, reaping
 from duly.store.memory.admission import MemoryAdmission
@@ -142,7 +142,7 @@ def _one_more(rate, even_at, now, slack_us=0):
 
 
 def _turn_forgotten(asked, given_at, now):
-    return rates.take_turn(asked, None, now)
+    return limits.take_turn(asked, None, now)
 
 
 def _turn_used_twice(rate, pace, now):
@@ -172,7 +172,7 @@ def _from_its_nominal_time(journal, run_id, wait, row):
 
 def _tried_for_ever(attempted, after_us):
     retry = attempted.policy.retry
-    return concluding.Wait(retry.delay_us(attempted.run_id, attempted.tries.charged + 1))
+    return outcomes.Wait(retry.delay_us(attempted.run_id, attempted.tries.charged + 1))
 
 
 LIMIT_MUTANTS = (
@@ -216,12 +216,12 @@ LIMIT_MUTANTS = (
         shows_in=2,
         patch=patched(shared.Admission, "_unbegun", _all_unbegun),
     ),
-    Mutant("one more than the burst", patch=patched(rates, "_earliest", _one_more)),
+    Mutant("one more than the burst", patch=patched(limits, "_earliest", _one_more)),
     Mutant("a turn is forgotten", patch=patched(domain_admission, "take_turn", _turn_forgotten)),
-    Mutant("a turn is used twice", patch=patched(rates, "_begun", _turn_used_twice)),
+    Mutant("a turn is used twice", patch=patched(limits, "_begun", _turn_used_twice)),
     Mutant("waiting uses up an attempt", patch=patched(admission, "put_off_tries", _attempt_used)),
     Mutant("waiting is charged", patch=patched(admission, "put_off_tries", _charged_for_waiting)),
     Mutant("backoff without jitter", patch=patched(Retry, "delay_us", _without_jitter)),
     Mutant("backoff from the nominal time", patch=patched(ending, "_wait", _from_its_nominal_time)),
-    Mutant("the budget is ignored", patch=patched(concluding, "_again", _tried_for_ever)),
+    Mutant("the budget is ignored", patch=patched(outcomes, "_again", _tried_for_ever)),
 )

@@ -10,14 +10,13 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.audit import Actor
-from duly.domain.identity import ordered_run_id
-from duly.domain.limits import Limit, LimitSource
-from duly.domain.literals import Lane, Origin
-from duly.domain.rates import Rate
+from duly.domain.enums import Lane, Origin
+from duly.domain.ids import ordered_run_id
+from duly.domain.limits import Limit, LimitSource, Rate
 from duly.domain.schedules import Call
 from duly.errors import NotFound, StoreUnavailable
-from duly.store.admission import SetLimit
-from duly.store.planning import AddRuns, NewRun
+from duly.store.ports.limits import SetLimit
+from duly.store.ports.schedules import AddRuns, NewRun
 from tests.simulation.recipe import SECOND
 from tests.simulation.scripts import DESTINATIONS, LENGTHS_US, QUEUES, TASKS, WAITS_US, Script
 from tests.simulation.users import REFUSED, TENANT, User
@@ -25,8 +24,8 @@ from tests.simulation.users import REFUSED, TENANT, User
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.engine.work import Work
-    from duly.store.execution import ClaimedRun
+    from duly.engine.executors.executor import Work
+    from duly.store.ports.execution import ClaimedRun
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
     from tests.simulation.task_threads import Strand

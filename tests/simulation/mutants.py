@@ -11,18 +11,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from duly.domain import planning, settling
-from duly.domain.literals import Lane, MisfirePolicy, ScheduleStatus
+from duly.domain import fire_planning, schedule_changes
+from duly.domain.enums import Lane, MisfirePolicy, ScheduleStatus
 from duly.domain.runs import DelayedRecord
-from duly.engine import fire_plans
-from duly.engine.loader import Loader
-from duly.engine.sweep import Sweep
-from duly.store.dispatch import ArrivalsCursor, FireResult
+from duly.engine.dispatcher import fire_planner
+from duly.engine.dispatcher.timer_loader import Loader, Sweep
 from duly.store.memory import MemoryStore, firing, ownership
 from duly.store.memory import delayed as memory_delayed
 from duly.store.memory import planning as memory_planning
 from duly.store.memory.tables import Journal
-from duly.store.planning import AddedRun
+from duly.store.ports.dispatch import ArrivalsCursor, FireResult
+from duly.store.ports.schedules import AddedRun
 from tests.simulation.simulation import Mutant
 
 if TYPE_CHECKING:
@@ -249,12 +248,12 @@ ORIGINAL_CANCEL = memory_delayed.cancel_delayed
 
 def _edit_and_forget(record, definition, now, reason):
     change = ORIGINAL_EDIT(record, definition, now, reason)
-    return replace(change, settlement=settling.NOTHING)
+    return replace(change, settlement=fire_planning.NOTHING)
 
 
 def _resume_and_forget(record, now, missed, reason):
     change = ORIGINAL_RESUME(record, now, missed, reason)
-    return replace(change, settlement=settling.NOTHING)
+    return replace(change, settlement=fire_planning.NOTHING)
 
 
 def _late_without_span(template, pending, now):
@@ -263,7 +262,7 @@ def _late_without_span(template, pending, now):
 
 
 def _late_without_jump(template, pending, now):
-    return settling.plan_on_time(template, pending)
+    return fire_planning.plan_on_time(template, pending)
 
 
 def _skip_within_grace(template, pending, now):
@@ -272,9 +271,9 @@ def _skip_within_grace(template, pending, now):
     return ORIGINAL_LATE(template, pending, now + 2_000_000)
 
 
-ORIGINAL_EDIT = planning.decide_edit
-ORIGINAL_RESUME = planning.decide_resume
-ORIGINAL_LATE = settling.plan_late
+ORIGINAL_EDIT = schedule_changes.decide_edit
+ORIGINAL_RESUME = schedule_changes.decide_resume
+ORIGINAL_LATE = fire_planning.plan_late
 
 
 # Loading: the sweep finds whatever the other ways have missed, so these take it away, too.
@@ -380,16 +379,21 @@ MUTANTS = (
         patch=patched(memory_planning, "create_schedule", _create_every_time),
     ),
     Mutant(
-        "an edit forgets what was owed", patch=patched(planning, "decide_edit", _edit_and_forget)
+        "an edit forgets what was owed",
+        patch=patched(schedule_changes, "decide_edit", _edit_and_forget),
     ),
     Mutant(
         "a resumption forgets the pause",
         shows_in=2,
-        patch=patched(planning, "decide_resume", _resume_and_forget),
+        patch=patched(schedule_changes, "decide_resume", _resume_and_forget),
     ),
-    Mutant("late and the span is lost", patch=patched(fire_plans, "plan_late", _late_without_span)),
-    Mutant("late and no jump", patch=patched(fire_plans, "plan_late", _late_without_jump)),
-    Mutant("skipped within the grace", patch=patched(fire_plans, "plan_late", _skip_within_grace)),
+    Mutant(
+        "late and the span is lost", patch=patched(fire_planner, "plan_late", _late_without_span)
+    ),
+    Mutant("late and no jump", patch=patched(fire_planner, "plan_late", _late_without_jump)),
+    Mutant(
+        "skipped within the grace", patch=patched(fire_planner, "plan_late", _skip_within_grace)
+    ),
     Mutant("highest arrival as cursor, no sweep", shows_in=4, patch=_cursor_without_open),
     Mutant("takeover of the future, no sweep", shows_in=4, patch=_takeover_of_the_future),
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import greenlet  # type: ignore[import-untyped]
 
 from duly.errors import StoreUnavailable
-from duly.store.dispatch import MemberKind
+from duly.store.ports.dispatch import MemberKind
 from tests.simulation.handing import fire_and_claim
 from tests.simulation.world import Call, Violation
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from duly.store.dispatch import MemberKind
-    from duly.store.execution import ClaimRuns
+    from duly.store.ports.dispatch import MemberKind
+    from duly.store.ports.execution import ClaimRuns
     from duly.store.wakeups import Sender
     from tests.postgres.server import Databases
     from tests.simulation.handing import Offer

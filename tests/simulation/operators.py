@@ -6,13 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.audit import Actor
-from duly.domain.concluding import Close, Conclusion
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.enums import AttemptState, RunState
+from duly.domain.outcomes import Close, Conclusion
 from duly.errors import Conflict, NotFound, StoreUnavailable
-from duly.store.dispatch import MemberId
-from duly.store.execution import Finish, Hold
-from duly.store.operating import CancelRun, EditRun, OrderRuns
-from duly.store.reading import RunFilter
+from duly.store.ports.dispatch import MemberId
+from duly.store.ports.execution import Finish, Hold
+from duly.store.ports.operations import CancelRun, EditRun, OrderRuns
+from duly.store.ports.queries import RunFilter
 from tests.simulation.recipe import SECOND
 from tests.simulation.scripts import QUEUES
 from tests.simulation.users import TENANT
@@ -20,7 +20,7 @@ from tests.simulation.users import TENANT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
 

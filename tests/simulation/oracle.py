@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import MisfirePolicy, SkipReason
+from duly.domain.enums import MisfirePolicy, SkipReason
 from duly.domain.schedules import jitter_offset_us
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.domain.identity import ScheduleId
+    from duly.domain.fire_planning import PlannedRun, Settlement, Skip
+    from duly.domain.ids import ScheduleId
     from duly.domain.schedules import Definition
-    from duly.domain.settling import PlannedRun, Settlement, Skip
 
 STEPS_MAX = 20_000
 BY_ORDER = frozenset((SkipReason.PAUSED, SkipReason.DELETED, SkipReason.SKIPPED))

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.audit import Actor
-from duly.domain.identity import schedule_id
-from duly.domain.instants import from_microseconds
-from duly.domain.literals import Origin
-from duly.domain.planning import first_pending
+from duly.domain.enums import Origin
+from duly.domain.ids import schedule_id
+from duly.domain.schedule_changes import first_pending
 from duly.domain.schedules import Call, Definition
-from duly.domain.timetable.interval import Interval
-from duly.engine.dispatcher import Dispatcher
+from duly.engine.dispatcher.context import Node as Surroundings
+from duly.engine.dispatcher.dispatcher import Dispatcher
 from duly.engine.loop import Loop
-from duly.engine.surroundings import Node as Surroundings
-from duly.store.dispatch import FireResult
 from duly.store.memory import MemoryStore
-from duly.store.planning import CreateSchedule
-from duly.store.reading import RunFilter
+from duly.store.ports.dispatch import FireResult
+from duly.store.ports.queries import RunFilter
+from duly.store.ports.schedules import CreateSchedule
+from duly.timetable.instants import from_microseconds
+from duly.timetable.interval import Interval
 from tests.simulation.checker import Checker
 from tests.simulation.dispatching import Listener, TimedService
 from tests.simulation.executing import Observer
@@ -37,11 +37,11 @@ from tests.simulation.world import Violation, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.identity import ScheduleId
-    from duly.domain.misfire import Misfire
+    from duly.domain.ids import ScheduleId
+    from duly.domain.policies import Misfire
     from duly.domain.runs import RunRecord
-    from duly.domain.timetable.timetable import Timetable
-    from duly.engine.settings import DispatcherSettings
+    from duly.engine.dispatcher.settings import DispatcherSettings
+    from duly.timetable.timetable import Timetable
     from tests.simulation.world import Executed
 
 PAGE = 1000

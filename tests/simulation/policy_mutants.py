@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from duly.domain.backfilling import BackfillStatus, Slot, SlotClass
-from duly.domain.literals import Overlap
-from duly.domain.overlapping import WAITS, enter, schedule_gate
-from duly.domain.settling import settle
-from duly.engine import catch_up
-from duly.engine.backfilling import Backfilling
+from duly.domain.backfill import BackfillStatus, Slot, SlotClass
+from duly.domain.enums import Overlap
+from duly.domain.fire_planning import settle
+from duly.domain.policies import WAITS, enter, schedule_gate
+from duly.engine.dispatcher import background_lanes
+from duly.engine.dispatcher.background_lanes import Backfilling
 from duly.store import gates as shared_gates
 from duly.store.gates import FREE, Gates
 from duly.store.memory import ending, execution, firing, operating, reaping
@@ -32,7 +32,7 @@ from tests.simulation.simulation import Mutant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from tests.simulation.world import World
 
 ORIGINAL_HOLDER = MemoryGates.holder
@@ -388,7 +388,7 @@ POLICY_MUTANTS = (
     Mutant(
         "a range is drained at one go",
         shows_in=7,
-        patch=patched(catch_up, "settle", _drain_in_one_go),
+        patch=patched(background_lanes, "settle", _drain_in_one_go),
     ),
     Mutant(
         "a step without the lease",

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from duly.domain import planning
+from duly.domain import schedule_changes
 from duly.domain.audit import Actor
-from duly.domain.backfill_steps import first_of
-from duly.domain.backfilling import (
+from duly.domain.backfill import (
     FILLED,
     NEVER,
     BackfillMode,
     BackfillOrder,
     BackfillStatus,
     SlotClass,
+    first_of,
     slots_of,
 )
-from duly.domain.identity import backfill_id, ordered_run_id
-from duly.domain.literals import Lane, Origin, Overlap
-from duly.domain.settling import Template
+from duly.domain.enums import Lane, Origin, Overlap
+from duly.domain.fire_planning import Template
+from duly.domain.ids import backfill_id, ordered_run_id
 from duly.errors import Conflict, NotFound, StoreUnavailable, UsageError
-from duly.store.backfilling import ChangeBackfill, CreateBackfill
-from duly.store.planning import AddRuns, ChangeSchedule, NewRun, Stale
+from duly.store.ports.backfill import ChangeBackfill, CreateBackfill
+from duly.store.ports.schedules import AddRuns, ChangeSchedule, NewRun, Stale
 from tests.simulation import drawn_timetables
 from tests.simulation.recipe import SECOND
 from tests.simulation.users import TENANT
@@ -30,7 +30,7 @@ from tests.simulation.users import TENANT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.identity import BackfillId, ScheduleId
+    from duly.domain.ids import BackfillId, ScheduleId
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
 
@@ -129,7 +129,7 @@ class Steward:
                 id=chosen,
                 expected_version=record.version,
                 expected_pending=record.pending,
-                change=planning.decide_edit(record, definition, seen.now, None),
+                change=schedule_changes.decide_edit(record, definition, seen.now, None),
                 actor=self._actor,
             )
             node.decided_at = seen.now

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.advice import Choice
 from duly.domain.audit import Actor
-from duly.domain.identity import ordered_run_id
-from duly.domain.literals import Finding, RunState
+from duly.domain.effects import Choice
+from duly.domain.enums import Finding, RunState
+from duly.domain.ids import ordered_run_id
 from duly.errors import Conflict, NotFound, StoreUnavailable
-from duly.store.effects import AddVerdict, Rerun, SettleDoubt
-from duly.store.execution import Hold
-from duly.store.reading import RunFilter
+from duly.store.ports.effects import AddVerdict, Rerun, SettleDoubt
+from duly.store.ports.execution import Hold
+from duly.store.ports.queries import RunFilter
 from tests.simulation.effecting import KEYS
 from tests.simulation.recipe import SECOND
 from tests.simulation.users import TENANT

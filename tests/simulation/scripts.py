@@ -11,22 +11,21 @@ from asyncio import CancelledError
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.answers import GiveUp, Snooze, TryAgain
-from duly.domain.attempts import Progress, TaskPolicy
-from duly.domain.checking import check_name
-from duly.domain.limits import Limit
-from duly.domain.literals import Effects, TaskKind
-from duly.domain.rates import Rate
-from duly.domain.retrying import Retry
-from duly.domain.task_limits import NO_LIMITS, TaskLimits
+from duly.domain.enums import Effects, TaskKind
+from duly.domain.limits import Limit, Rate
+from duly.domain.outcomes import GiveUp, Snooze, TryAgain
+from duly.domain.policies import Retry
+from duly.domain.runs import Progress, TaskPolicy
+from duly.domain.tasks import NO_LIMITS, TaskLimits
+from duly.domain.verification import check_name
 from duly.errors import Cancelled
 from tests.simulation.recipe import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.live import Live
-    from duly.store.execution import ClaimedRun
+    from duly.domain.tasks import Live
+    from duly.store.ports.execution import ClaimedRun
     from tests.simulation.recipe import Recipe
     from tests.simulation.task_threads import Strand
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from duly.domain.identity import ScheduleId
+    from duly.domain.ids import ScheduleId
 
 RECONCILERS = 2
 QUIET_US = 62 * SECOND

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.attempts import Reason
-from duly.domain.literals import AttemptState
-from duly.store.leases import MemberKind, Standing
-from duly.store.reading import AuditFilter
+from duly.domain.enums import AttemptState
+from duly.domain.runs import Reason
+from duly.store.ports.dispatch import MemberKind, Standing
+from duly.store.ports.queries import AuditFilter
 from tests.simulation.recipe import SECOND
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
-    from duly.store.dispatch import Join, MemberId
-    from duly.store.execution import Beaten, Finish
-    from duly.store.standing import OrderWorker
+    from duly.store.ports.dispatch import Join, MemberId
+    from duly.store.ports.execution import Beaten, Finish
+    from duly.store.ports.operations import OrderWorker
     from tests.simulation.ledger import Ledger
     from tests.simulation.work_checker import WorkChecker
     from tests.simulation.world import Executed, World

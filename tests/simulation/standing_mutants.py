@@ -6,10 +6,10 @@ from dataclasses import replace
 from unittest import mock
 
 from duly.engine.worker import Worker
-from duly.engine.worker.draining import Draining
-from duly.store.leases import MemberKind, Standing
+from duly.engine.worker.membership import Draining
 from duly.store.memory import execution, ownership, standing
 from duly.store.memory.tables import Journal
+from duly.store.ports.dispatch import MemberKind, Standing
 from tests.simulation.mutants import patched
 from tests.simulation.simulation import Mutant
 

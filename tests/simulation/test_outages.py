@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from duly.domain.audit import Actor
-from duly.domain.backfilling import FILLED, BackfillMode, BackfillOrder
-from duly.domain.identity import backfill_id
-from duly.domain.literals import Overlap
-from duly.domain.misfire import Misfire
-from duly.domain.timetable.interval import Interval
-from duly.engine.settings import DispatcherSettings
-from duly.store.backfilling import CreateBackfill
+from duly.domain.backfill import FILLED, BackfillMode, BackfillOrder
+from duly.domain.enums import Overlap
+from duly.domain.ids import backfill_id
+from duly.domain.policies import Misfire
+from duly.engine.dispatcher.settings import DispatcherSettings
+from duly.store.ports.backfill import CreateBackfill
+from duly.timetable.interval import Interval
 from tests.simulation.outages import Outage, percentile
 from tests.simulation.recipe import SECOND
 from tests.simulation.users import TENANT

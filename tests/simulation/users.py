@@ -11,13 +11,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from duly.domain import planning
+from duly.domain import schedule_changes
 from duly.domain.audit import Actor
-from duly.domain.identity import RunId, ScheduleId, ordered_run_id, schedule_id
-from duly.domain.literals import Lane, Missed, Origin
+from duly.domain.enums import Lane, Missed, Origin
+from duly.domain.ids import RunId, ScheduleId, ordered_run_id, schedule_id
 from duly.domain.schedules import Call
 from duly.errors import Conflict, NotFound, StoreUnavailable, UsageError
-from duly.store.planning import (
+from duly.store.ports.schedules import (
     AddRuns,
     CancelDelayed,
     ChangeSchedule,
@@ -32,7 +32,7 @@ from tests.simulation.recipe import SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.planning import Change
+    from duly.domain.schedule_changes import Change
     from duly.domain.schedules import ScheduleRecord
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
@@ -102,7 +102,7 @@ class User:
         new_id = schedule_id(now, self._draws.randbytes(10))
         self._names += 1
         try:
-            pending = planning.first_pending(new_id, drawn, now)
+            pending = schedule_changes.first_pending(new_id, drawn, now)
         except UsageError:
             return
         command = CreateSchedule(
@@ -224,7 +224,7 @@ class User:
                 timetable=timetable,
                 misfire=drawn_timetables.misfire(self._draws),
             )
-            return planning.decide_edit(record, new, now, None)
+            return schedule_changes.decide_edit(record, new, now, None)
 
         self._order(node, decide)
 
@@ -233,7 +233,9 @@ class User:
             call = replace(
                 record.definition.call, arguments=f'{{"n":{self._draws.randint(1, 99)}}}'
             )
-            return planning.decide_edit(record, replace(record.definition, call=call), now, None)
+            return schedule_changes.decide_edit(
+                record, replace(record.definition, call=call), now, None
+            )
 
         self._order(node, decide)
 
@@ -242,7 +244,7 @@ class User:
 
         def decide(record: ScheduleRecord, now: int) -> Change:
             new = replace(record.definition, jitter_us=jitter_us)
-            return planning.decide_edit(record, new, now, None)
+            return schedule_changes.decide_edit(record, new, now, None)
 
         self._order(node, decide)
 
@@ -252,24 +254,28 @@ class User:
 
         def decide(record: ScheduleRecord, now: int) -> Change:
             until = None if after_us is None else now + after_us
-            return planning.decide_pause(record, reason="tired", until=until, missed=missed)
+            return schedule_changes.decide_pause(record, reason="tired", until=until, missed=missed)
 
         self._order(node, decide)
 
     def _resume(self, node: Node) -> None:
         missed = self._draws.choice(tuple(Missed))
         self._order(
-            node, lambda record, now: planning.decide_resume(record, now, missed, None), "paused"
+            node,
+            lambda record, now: schedule_changes.decide_resume(record, now, missed, None),
+            "paused",
         )
 
     def _delete(self, node: Node) -> None:
-        self._order(node, lambda record, _: planning.decide_delete(record, None))
+        self._order(node, lambda record, _: schedule_changes.decide_delete(record, None))
 
     def _restore(self, node: Node) -> None:
-        self._order(node, lambda record, now: planning.decide_restore(record, now, None), "deleted")
+        self._order(
+            node, lambda record, now: schedule_changes.decide_restore(record, now, None), "deleted"
+        )
 
     def _skip_next(self, node: Node) -> None:
-        self._order(node, lambda record, _: planning.decide_skip_next(record, None))
+        self._order(node, lambda record, _: schedule_changes.decide_skip_next(record, None))
 
     def _order(
         self,

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 from uuid import UUID
 
-from duly.domain import alert_delivery, alerting
-from duly.domain.alert_delivery import DeliveryState, Tried
-from duly.domain.alerting import AlertState, Observation, Told
-from duly.engine import alert_courier
-from duly.engine.alert_courier import AlertCourier
-from duly.engine.notifying import DeliveryResult
-from duly.engine.observers.schedules import ScheduleObserver
-from duly.engine.watcher import Watcher
+from duly.domain import alerts
+from duly.domain.alerts import AlertState, DeliveryState, Observation, Told, Tried
+from duly.engine.alerts import delivery
+from duly.engine.alerts.channels import DeliveryResult
+from duly.engine.alerts.delivery import AlertCourier
+from duly.engine.alerts.schedule_detectors import ScheduleObserver
+from duly.engine.alerts.watcher import Watcher
 from duly.store import alert_rulings
-from duly.store.alerting import SettleDelivery
 from duly.store.memory import alerting as memory_alerting
+from duly.store.ports.alerts import SettleDelivery
 from tests.simulation.mutants import patched
 from tests.simulation.simulation import Mutant
 
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
 ORIGINAL_APPLY = memory_alerting._apply  # noqa: SLF001 - a mutant is made inside
 ORIGINAL_CARRY = AlertCourier._carry  # noqa: SLF001 - as above
 ORIGINAL_DELIVER = AlertCourier._deliver_one  # noqa: SLF001 - as above
-ORIGINAL_FADE = alerting._fade  # noqa: SLF001 - as above
+ORIGINAL_FADE = alerts._fade  # noqa: SLF001 - as above
 ORIGINAL_HOLD = memory_alerting._hold  # noqa: SLF001 - as above
 ORIGINAL_IS_WATCHING = alert_rulings.is_watching
 ORIGINAL_LOOK = Watcher._look  # noqa: SLF001 - as above
-ORIGINAL_NOTICE = alert_courier.notice_of
+ORIGINAL_NOTICE = delivery.notice_of
 
 
 # The watch
@@ -94,7 +93,7 @@ def _no_silence(alert, standards, now):
 
 def _all_hear_of_the_end(alert, standards, now):
     change = ORIGINAL_FADE(alert, standards, now)
-    if change is None or change.step is not alerting.Step.RESOLVED:
+    if change is None or change.step is not alerts.Step.RESOLVED:
         return change
     return replace(change, tells=Told.RESOLVED, channels=standards.channels)
 
@@ -102,7 +101,7 @@ def _all_hear_of_the_end(alert, standards, now):
 def _silenced_to_the_end(alert, standards, now):
     """Lets a pager lit that was lit before the silence."""
     change = ORIGINAL_FADE(alert, standards, now)
-    if change is None or not alerting._is_silenced(alert, standards, now):  # noqa: SLF001 - as above
+    if change is None or not alerts._is_silenced(alert, standards, now):  # noqa: SLF001 - as above
         return change
     return replace(change, tells=None, channels=())
 
@@ -205,7 +204,7 @@ def _another_id_each_time(world: World) -> Iterator[None]:
         notice = ORIGINAL_NOTICE(due)
         return replace(notice, id=UUID(bytes=draws.randbytes(16))) if due.delivery.tries else notice
 
-    with mock.patch.object(alert_courier, "notice_of", notice_of):
+    with mock.patch.object(delivery, "notice_of", notice_of):
         yield
 
 
@@ -217,16 +216,16 @@ def _in_any_order(self, fence, dues, channels):
 
 def _tried_once(delivery, result, retry_us, now):
     is_done, _, detail = result
-    return alert_delivery.conclude_try(delivery, (is_done, True, detail), retry_us, now)
+    return alerts.conclude_try(delivery, (is_done, True, detail), retry_us, now)
 
 
 def _never_tried_again(delivery, result, retry_us, now):
-    tried = alert_delivery.conclude_try(delivery, result, retry_us, now)
+    tried = alerts.conclude_try(delivery, result, retry_us, now)
     return replace(tried, wait_us=tried.wait_us * 100)
 
 
 in_memory = partial(patched, memory_alerting)
-in_decisions = partial(patched, alerting)
+in_decisions = partial(patched, alerts)
 
 WATCH_MUTANTS = (
     Mutant(
@@ -267,9 +266,9 @@ WATCH_MUTANTS = (
     Mutant("settled, and not sent", patch=patched(AlertCourier, "_send", _settled_unsent)),
     Mutant("two at once to one channel", patch=patched(AlertCourier, "_carry", _in_any_order)),
     Mutant("another id each time", patch=_another_id_each_time),
-    Mutant("tried only once", patch=patched(alert_courier, "conclude_try", _tried_once)),
+    Mutant("tried only once", patch=patched(delivery, "conclude_try", _tried_once)),
     Mutant(
         "tried again far too late",
-        patch=patched(alert_courier, "conclude_try", _never_tried_again),
+        patch=patched(delivery, "conclude_try", _never_tried_again),
     ),
 )

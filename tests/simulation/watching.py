@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import greenlet  # type: ignore[import-untyped]
 
-from duly.domain.alert_kinds import AlertKind
-from duly.domain.alerting import AlertKey, Condition, Observation
-from duly.engine.alert_courier import AlertCourier
+from duly.domain.alert_rules import AlertKind
+from duly.domain.alerts import AlertKey, Condition, Observation
+from duly.engine.alerts.channels import DeliveryResult
+from duly.engine.alerts.delivery import AlertCourier
+from duly.engine.alerts.fleet_detectors import DestinationObserver
+from duly.engine.alerts.schedule_detectors import GoesRound, MissingObserver, ScheduleObserver
+from duly.engine.alerts.watcher import Watcher, WatcherSettings, Watchman, usual_observers
 from duly.engine.loop import Loop
-from duly.engine.notifying import DeliveryResult
-from duly.engine.observers import GoesRound
-from duly.engine.observers.missing import MissingObserver
-from duly.engine.observers.schedules import ScheduleObserver
-from duly.engine.observers.work import DestinationObserver
-from duly.engine.watcher import Watcher, WatcherSettings, Watchman, usual_observers
 from duly.errors import STORE_AWAY
 from duly.store.wakeups import LocalWakeups
 from tests.simulation.dispatching import Listener, TimedService
@@ -37,9 +35,9 @@ if TYPE_CHECKING:
 
     from duly.domain.alert_channels import ChannelConfig
     from duly.domain.alert_messages import AlertNotice
-    from duly.engine.notifying import Channel
-    from duly.engine.observers import Asked, Observer
-    from duly.store.alerting import ApplyAlerts, Watched
+    from duly.engine.alerts.channels import Channel
+    from duly.engine.alerts.schedule_detectors import Asked, Observer
+    from duly.store.ports.alerts import ApplyAlerts, Watched
     from tests.simulation.alert_checker import AlertChecker
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Reason, TaskPolicy
-from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
-from duly.domain.literals import AttemptState, Lane, RunState
+from duly.domain.enums import AttemptState, Lane, RunState
+from duly.domain.outcomes import BeInDoubt, Close, Die, Requeue, Wait
+from duly.domain.runs import Reason, TaskPolicy
 from duly.errors import LeaseLost
-from duly.store.dispatch import LeaseKey
-from duly.store.execution import FinishResult, Hold, LossKind, StopKind
+from duly.store.ports.dispatch import LeaseKey
+from duly.store.ports.execution import FinishResult, Hold, LossKind, StopKind
 from tests.simulation.ledger import DelayedNote
 from tests.simulation.work_ledger import RunNote
 from tests.simulation.world import Violation
@@ -18,11 +18,11 @@ from tests.simulation.world import Violation
 if TYPE_CHECKING:
     from collections import Counter
 
-    from duly.domain.concluding import Conclusion, Next
-    from duly.domain.identity import RunId
-    from duly.store.dispatch import FireRetry, MemberId
-    from duly.store.execution import Beat, ClaimedRun, ClaimRuns, Finish, Loss, SettleLost
-    from duly.store.operating import OrderRuns
+    from duly.domain.ids import RunId
+    from duly.domain.outcomes import Conclusion, Next
+    from duly.store.ports.dispatch import FireRetry, MemberId
+    from duly.store.ports.execution import Beat, ClaimedRun, ClaimRuns, Finish, Loss, SettleLost
+    from duly.store.ports.operations import OrderRuns
     from tests.simulation.effect_checker import EffectChecker
     from tests.simulation.executing import Observer
     from tests.simulation.gate_ledger import GateLedger

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import RunState
+from duly.domain.enums import RunState
 
 if TYPE_CHECKING:
-    from duly.domain.attempts import Tries
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.literals import AttemptState
+    from duly.domain.enums import AttemptState
+    from duly.domain.ids import RunId, ScheduleId
+    from duly.domain.runs import Tries
     from duly.domain.schedules import Definition
-    from duly.store.dispatch import MemberId
+    from duly.store.ports.dispatch import MemberId
 
 
 @dataclass(eq=False, slots=True)

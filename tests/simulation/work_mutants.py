@@ -11,18 +11,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from duly.domain import concluding
-from duly.domain.concluding import Close, Requeue, Wait
-from duly.domain.literals import AttemptState, RunState
-from duly.engine import reaper
-from duly.engine.worker import held as worker_held
-from duly.engine.worker import holdings
-from duly.engine.worker.claiming import Claiming
-from duly.engine.worker.service import Worker
-from duly.store.dispatch import FireResult
-from duly.store.execution import ClaimedRun, FinishResult, LossKind
+from duly.domain import outcomes
+from duly.domain.enums import AttemptState, RunState
+from duly.domain.outcomes import Close, Requeue, Wait
+from duly.engine.dispatcher import reaper
+from duly.engine.worker import active_attempts
+from duly.engine.worker import attempt as worker_held
+from duly.engine.worker.claimer import Claiming
+from duly.engine.worker.worker import Worker
 from duly.store.memory import ending, execution, firing, operating, reaping
 from duly.store.memory.tables import Outcome
+from duly.store.ports.dispatch import FireResult
+from duly.store.ports.execution import ClaimedRun, FinishResult, LossKind
 from tests.simulation.mutants import patched
 from tests.simulation.simulation import Mutant
 
@@ -39,7 +39,7 @@ ORIGINAL_CLAIM = execution._claim  # noqa: SLF001 - as above
 ORIGINAL_JUDGE = firing._judge  # noqa: SLF001 - as above
 ORIGINAL_LATE = execution._keep_late_word  # noqa: SLF001 - as above
 ORIGINAL_CANCEL = operating.cancel_run
-ORIGINAL_CONCLUDE = concluding.conclude
+ORIGINAL_CONCLUDE = outcomes.conclude
 ORIGINAL_LOSS = reaping._loss_of  # noqa: SLF001 - as above
 ORIGINAL_RETRY = operating._retry  # noqa: SLF001 - as above
 
@@ -243,7 +243,7 @@ def _concluding(change: Any) -> Any:
             return change(ORIGINAL_CONCLUDE(end, attempted), attempted)
 
         with (
-            mock.patch.object(holdings, "conclude", conclude),
+            mock.patch.object(active_attempts, "conclude", conclude),
             mock.patch.object(reaper, "conclude", conclude),
         ):
             yield
@@ -306,7 +306,7 @@ def _no_strays(journal, command):
 
 def _told_as_success(self):
     end = ORIGINAL_SETTLED(self)
-    return concluding.Succeeded() if isinstance(end, concluding.Failed) else end
+    return outcomes.Succeeded() if isinstance(end, outcomes.Failed) else end
 
 
 ORIGINAL_SETTLED = worker_held.Held.settled

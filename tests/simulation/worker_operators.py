@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.audit import Actor
 from duly.errors import Conflict, NotFound, StoreUnavailable
-from duly.store.dispatch import MemberKind
-from duly.store.leases import Standing
-from duly.store.standing import OrderWorker
+from duly.store.ports.dispatch import MemberKind, Standing
+from duly.store.ports.operations import OrderWorker
 from tests.simulation.recipe import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.store.dispatch import Member
+    from duly.store.ports.dispatch import Member
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
 

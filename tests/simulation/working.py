@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from duly.engine.dispatcher.context import Node as Surroundings
 from duly.engine.loop import Loop
-from duly.engine.surroundings import Node as Surroundings
 from duly.engine.worker import Worker, WorkerSettings
 from duly.errors import StoreUnavailable
-from duly.store.dispatch import MemberKind
-from duly.testing.direct_claims import DirectClaims
+from duly.store.ports.dispatch import MemberKind
+from duly_conformance.kit import DirectClaims
 from tests.simulation.dispatching import Listener, TimedService
 from tests.simulation.executing import ScriptedExecutor
 from tests.simulation.handing import taking_settings, taking_store
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from duly.engine.worker.courier import Order
-    from duly.store.execution import Claimed, ClaimRuns, Finished
+    from duly.engine.worker.exchange import Order
+    from duly.store.ports.execution import Claimed, ClaimRuns, Finished
     from tests.simulation.executing import Observer
     from tests.simulation.handing import Hands
     from tests.simulation.nodes import Node

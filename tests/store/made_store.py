@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
 from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import ManualClock
 from tests.store.sqlite.made_file import made_file
 
 if TYPE_CHECKING:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Missed
-from duly.domain.misfire import Misfire
-from duly.domain.missing import SlotKind
-from duly.domain.planning import decide_resume
-from duly.domain.timetable.interval import every
-from duly.store.missing import MissingFilter, find_missing
-from duly.testing import factories
-from duly.testing.conformance import steps
+from duly.domain.enums import Missed
+from duly.domain.missing_occurrences import SlotKind
+from duly.domain.policies import Misfire
+from duly.domain.schedule_changes import decide_resume
+from duly.store.derived_queries import MissingFilter, find_missing
+from duly.timetable.interval import every
+from duly_conformance import kit, steps
 
 if TYPE_CHECKING:
-    from duly.domain.missing import Slot
+    from duly.domain.missing_occurrences import Slot
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.protocol import Store
-    from duly.testing.manual_clock import ManualClock
+    from duly.engine.manual_clock import ManualClock
+    from duly.store.ports import Store
 
 REMOVALS = {
     "a run and all that it left": (
@@ -40,7 +39,7 @@ def lived(store: Store, clock: ManualClock) -> ScheduleRecord:
     record = steps.apply(store, record, decide_resume(record, store.now(), Missed.SKIP, None))
     steps.fall_due(clock, record)
     clock.advance("65m")
-    return steps.edit(store, record, factories.definition(timetable=every("1d")))
+    return steps.edit(store, record, kit.definition(timetable=every("1d")))
 
 
 def slots(store: Store) -> list[Slot]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import duly
-from duly.domain.literals import Lane
-from duly.store.sealing import SealAudit
-from duly.testing.conformance import steps
+from duly.domain.enums import Lane
+from duly.store.ports.audit import SealAudit
+from duly_conformance import steps
 
 ENTRY = "at, actor, source, reason, action, tenant, subject, subject_id, before, after"
 INSERT = (

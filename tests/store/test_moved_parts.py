@@ -1,6 +1,6 @@
 """Nothing is left behind by oversight: every column of every table is moved, or named here (D7).
 
-Whoever adds one says which: what is promised goes into `duly.store.moving`, with a value in the contract's test.
+Whoever adds one says which: what is promised goes into `duly.store.ports.transfer`, with a value in the contract's test.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import duly
-from duly.store.moving import PARTS
+from duly.store.ports.transfer import PARTS
 from tests.store.sqlite.made_file import made_file
 
 STAYS = frozenset(

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from duly.domain.literals import Origin
+from duly.domain.enums import Origin
 from duly.store.runs_alike import alike_later
-from duly.testing.factories import ADA, HOUR_US, add_runs, new_run
+from duly_conformance.kit import ADA, HOUR_US, add_runs, new_run
 
 RUNS = tuple(
     replace(one, call=replace(one.call, arguments=f'{{"class":{number}}}'))

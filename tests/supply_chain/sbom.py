@@ -145,7 +145,7 @@ def _licences(made: Distribution) -> list[dict[str, Any]]:
 
 def vendored_files() -> list[dict[str, str]]:
     """Return what the console brings along of others."""
-    listed = files("duly_web") / VENDORED / "manifest.json"
+    listed = files("duly.web") / VENDORED / "manifest.json"
     found: list[dict[str, str]] = json.loads(listed.read_text(encoding="utf-8"))
     return found
 

@@ -15,8 +15,8 @@ import pytest
 from tests.supply_chain.lock import locked
 from tests.supply_chain.sbom import VENDORED, bill_of_materials, vendored_files
 
-FOLDER = files("duly_web") / VENDORED
-PAGES = [*Path("src/duly_web").rglob("*.html"), *Path("src/duly_web/static").glob("*.*")]
+FOLDER = files("duly.web") / VENDORED
+PAGES = [*Path("src/duly/web").rglob("*.html"), *Path("src/duly/web/static").glob("*.*")]
 
 
 def test_every_vendored_file_is_listed_with_its_hash_and_its_licence():

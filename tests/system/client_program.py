@@ -20,7 +20,7 @@ from uuid import UUID
 
 import duly
 from duly.clock import SystemClock
-from duly.domain.instants import from_microseconds
+from duly.timetable.instants import from_microseconds
 from tests.system.evidence import DONE, REFUSED, Order, OrderBook
 
 if TYPE_CHECKING:

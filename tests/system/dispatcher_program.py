@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import duly
 from duly.cli.main import main
-from duly.engine.settings import DispatcherSettings
+from duly.engine.dispatcher.settings import DispatcherSettings
 from tests.system.stop_signal import stop_before
 
 if TYPE_CHECKING:
-    from duly.engine.dispatcher import Dispatcher
+    from duly.engine.dispatcher.dispatcher import Dispatcher
 
 PROGRAM = "tests.system.dispatcher_program"
 _dispatcher = duly.App.dispatcher

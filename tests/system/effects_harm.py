@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from duly.store.execution import ClaimedRun, Finish, Hold
+    from duly.store.ports.execution import ClaimedRun, Finish, Hold
 
 KILL, STOP = "kill", "stop"
 SIGNALS = {KILL: signal.SIGKILL, STOP: signal.SIGSTOP}

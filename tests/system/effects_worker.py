@@ -16,8 +16,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from duly.app.worker_options import WorkerOptions
-from duly.cli import worker as _for_all  # noqa: F401 - loaded before anybody is born
+from duly.app.services import WorkerOptions
+from duly.cli import services as _for_all  # noqa: F401 - loaded before anybody is born
 from duly.cli.main import main as duly_main
 from duly.domain.effects import Grant
 from duly.store.postgres.store import PostgresStore

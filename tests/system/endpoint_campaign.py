@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import duly
 from bench.plots import Axes, Line, lines
-from duly.domain.breakers import BACK_EVERY_US
+from duly.domain.admission import BACK_EVERY_US
 from tests.system import endpoint_tasks
 from tests.system.campaign import commit, percentiles
 from tests.system.campaign_stores import store_url

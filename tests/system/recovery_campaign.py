@@ -24,8 +24,8 @@ import duly
 from bench.stores.database import Database, boot
 from bench.stores.places import Promise
 from duly.clock import SystemClock
+from duly.engine.dispatcher.settings import DispatcherSettings
 from duly.engine.loop import Loop
-from duly.engine.settings import DispatcherSettings
 from tests.system.fleet import Process
 from tests.system.recovery_plot import draw
 from tests.waiting import pause, wait_until

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 import duly
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
 from tests.cli.duly_command import duly as duly_command
 from tests.forked_commands import TREE, bound
 from tests.system.fleet import Process

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
 from tests.system import work_views
 from tests.system.fleet import STOPPED, is_running, parent_of, state_of
 from tests.system.work_evidence import (

@@ -10,10 +10,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from duly.app.worker_options import WorkerOptions
+from duly.app.services import WorkerOptions
 from duly.clock import SystemClock
 from duly.engine.loop import Loop
-from duly.store.dispatch import MemberKind
+from duly.store.ports.dispatch import MemberKind
 from duly.telemetry.otel import OtelTracing
 from duly.telemetry.tracing import trace_id_of
 from tests.waiting import comes_true

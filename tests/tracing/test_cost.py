@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 
 from duly.cli.event_lines import LineTelemetry, Style
-from duly.domain.attempts import Progress, TaskPolicy
-from duly.domain.concluding import SUCCEEDED, Failed
-from duly.domain.literals import Effects
-from duly.domain.retrying import Retry
-from duly.telemetry.counting import CountingTelemetry
+from duly.domain.enums import Effects
+from duly.domain.outcomes import SUCCEEDED, Failed
+from duly.domain.policies import Retry
+from duly.domain.runs import Progress, TaskPolicy
+from duly.telemetry.listeners import CountingTelemetry
 from tests.engine.rig import MINUTE, SECOND, Known, Rig
 from tests.tracing.recorded import Recorded
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import duly
 from duly import every
-from duly.api.asgi import Api
-from duly.domain.concluding import SUCCEEDED
-from duly.domain.misfire import Misfire
+from duly.api.app import Api
+from duly.domain.outcomes import SUCCEEDED
+from duly.domain.policies import Misfire
 from duly.telemetry.tracing import first_span_of, trace_id_of
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for

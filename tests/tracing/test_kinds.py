@@ -10,7 +10,7 @@ from aiohttp import web
 
 import duly
 from duly.app.loading import load_app
-from duly.app.worker_options import WorkerOptions
+from duly.app.services import WorkerOptions
 from tests.tracing.recorded import (
     Recorded,
     at_work,

@@ -9,7 +9,7 @@ import pytest
 
 import duly
 from duly import every
-from duly.api.asgi import Api
+from duly.api.app import Api
 from duly.telemetry.tracing import first_span_of, trace_id_of
 from tests.api.api_fixtures import token_for
 from tests.remote.live_server import listening

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBasedTraceIdRatio
 
 import duly
 from duly import UsageError
-from duly.domain.identity import occurrence_run_id, schedule_id
+from duly.domain.ids import occurrence_run_id, schedule_id
 from duly.telemetry.otel import OtelTracing, passed_on
 from duly.telemetry.tracing import SPANS_AT_ONCE_MAX, SpanFacts, first_span_of, trace_id_of
 from tests.tracing.recorded import (
@@ -138,7 +138,7 @@ def test_nobody_loads_opentelemetry_who_has_not_asked_for_it():
     """V2: no cost where it is off."""
     code = (
         "import sys, duly; app = duly.App('memory:'); app.dispatcher(); app.worker()\n"
-        "import duly.cli.worker, duly.cli.dispatcher, duly.app.task_process\n"
+        "import duly.cli.services, duly.cli.services, duly.app.task_process\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

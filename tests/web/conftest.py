@@ -12,11 +12,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from duly.api.listening import Listening
-from duly.api.serving import Serving
-from duly.testing.virtual_time import virtual_time
-from duly_web import Console
-from duly_web.pages import PAGES
+from duly.api.server import Listening, Serving
+from duly.testing import virtual_time
+from duly.web import Console
+from duly.web.pages import PAGES
 from tests.api.api_fixtures import START, lives, make_app
 from tests.required_programs import skip_unless_ci
 from tests.waiting import LIMIT_S

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import duly
 from duly import Retry, every
-from duly.domain.instants import SECOND_US
+from duly.engine.manual_clock import ManualClock
 from duly.store.postgres import PostgresStore
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import alerts
-from duly.testing.manual_clock import ManualClock
-from duly.testing.virtual_time import VirtualClock
+from duly.testing import VirtualClock
+from duly.timetable.instants import SECOND_US
+from duly_conformance import alerts
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_schema
 from tests.store.sqlite.made_file import made_file

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
-from duly.api.security import csrf_token
-from duly_web import Console
+from duly.api.requests import csrf_token
+from duly.web import Console
 
 if TYPE_CHECKING:
     import duly
-    from duly.api.settings import ApiSettings
-    from duly.testing.virtual_time import VirtualClock
+    from duly.api.middleware import ApiSettings
+    from duly.testing import VirtualClock
 
 BASE = "http://localhost"
 

@@ -12,19 +12,19 @@ import pytest
 
 import duly
 from duly import every
-from duly.api.settings import ApiSettings
-from duly.domain.access import SCOPES_BY_ROLE
-from duly.domain.instants import to_microseconds
+from duly.api.middleware import ApiSettings
+from duly.domain.auth import SCOPES_BY_ROLE
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
-from duly.testing.conformance import alerts
-from duly.testing.manual_clock import ManualClock
-from duly_web.pages import PAGES
+from duly.timetable.instants import to_microseconds
+from duly.web.pages import PAGES
+from duly_conformance import alerts
 from tests.domain.instants import moment
 from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:
-    from duly.store.protocol import Store
-    from duly_web.page import Page
+    from duly.store.ports import Store
+    from duly.web.requests import Page
 
 OURS, THEIRS = "ours", "theirs"
 HOUR = timedelta(hours=1)

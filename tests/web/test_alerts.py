@@ -8,11 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from duly.domain.alert_kinds import USUAL, AlertKind
-from duly.domain.alert_rules import Rulebook
-from duly.engine.watcher import Watcher, Watchman
-from duly.testing.conformance import alerts
-from duly_web.states import MARKS
+from duly.domain.alert_rules import USUAL, AlertKind, Rulebook
+from duly.engine.alerts.watcher import Watcher, Watchman
+from duly.web.formatting import MARKS
+from duly_conformance import alerts
 from tests.web.test_editor import text_of
 
 MAIN = re.compile("<main.*</main>", re.DOTALL)
@@ -100,7 +99,7 @@ def test_filters_stand_in_the_address(visitor):
 
 def test_a_long_list_goes_on_where_it_ended(visitor, monkeypatch):
     """UX 5: by a cursor; each alert on one page, and none twice."""
-    monkeypatch.setattr("duly_web.pages.alerts.PAGE_SIZE", 2)
+    monkeypatch.setattr("duly.web.pages.alerts.PAGE_SIZE", 2)
     names = [f"queue q{number}" for number in range(5)]
     for name in names:
         raised(visitor, name)

@@ -8,14 +8,13 @@ import pytest
 
 import duly
 from duly import Retry, at, cron, every
-from duly.domain.alert_kinds import AlertKind
+from duly.domain.alert_rules import AlertKind
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
-from duly.testing.conformance import alerts
-from duly.testing.manual_clock import ManualClock
-from duly.testing.virtual_time import virtual_time
-from duly_web.pages.attention import SCHEDULES_MAX
-from duly_web.pages.sides import SIDES_MAX
-from duly_web.pages.timeline import LANES_MAX
+from duly.testing import virtual_time
+from duly.web.pages.overview import SCHEDULES_MAX, SIDES_MAX
+from duly.web.pages.timeline import LANES_MAX
+from duly_conformance import alerts
 from tests.web.page_client import Visitor
 
 WELL = 20

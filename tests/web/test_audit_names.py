@@ -60,8 +60,8 @@ def test_another_tenants_runs_are_called_by_nothing_but_their_id(visitor):
 
 def test_a_run_that_is_forgotten_keeps_its_id_and_has_no_link():
     """A2: no link leads nowhere, and the trail stays whole."""
-    from duly.client.history import HistoryEntry
-    from duly_web.pages.audit import audit_row
+    from duly.client.schedule_history import HistoryEntry
+    from duly.web.pages.audit import audit_row
     from tests.domain.instants import moment
 
     subject = "019d5111-9500-8795-8277-039060653bb8"

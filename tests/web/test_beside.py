@@ -165,7 +165,7 @@ def test_what_is_installed_holds_every_template_and_static_file(tmp_path):
     wanted = {
         one.relative_to(source).as_posix()
         for kind in ("templates", "static")
-        for one in (source / "duly_web" / kind).rglob("*")
+        for one in (source / "duly/web" / kind).rglob("*")
         if one.is_file()
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duly.testing.conformance import alerts
+from duly_conformance import alerts
 from tests.web.accessibility import WIDE, heard, shut_out, too_wide
 from tests.web.browser_rig import settle
 from tests.web.conftest import served

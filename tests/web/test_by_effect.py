@@ -11,19 +11,19 @@ from uuid import UUID
 
 import duly
 from duly import cron, every
-from duly.domain.attempts import Progress
-from duly.domain.instants import to_microseconds
-from duly.store.dispatch import Renew
-from duly.store.execution import Report
+from duly.domain.runs import Progress
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.manual_clock import ManualClock
+from duly.store.ports.dispatch import Renew
+from duly.store.ports.execution import Report
+from duly.timetable.instants import to_microseconds
+from duly_conformance import steps
+from duly_conformance import steps as work
 from tests.domain.instants import moment
 from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:
-    from duly.store.reading import StoreStatus
+    from duly.store.ports.queries import StoreStatus
 
 NOW = moment("2026-04-03T11:00Z")
 MINUTE_US = 60_000_000
@@ -164,7 +164,7 @@ def test_the_fleet_tells_slots_the_oldest_attempt_and_who_has_not_advanced_for_l
     store = MemoryStore(clock)
     with duly.App(store=store, clock=clock) as app, Visitor(app, clock=clock) as visitor:
         visitor.enter()
-        worker = work.join(store, ttl_us=60 * MINUTE_US)
+        worker = work.join_worker(store, ttl_us=60 * MINUTE_US)
         looks = [part(visitor.get("/fleet").text, 'id="workers-list"')]
         held = []
         for name in ("first", "second"):

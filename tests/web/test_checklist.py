@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from duly_web.pages import PAGES
+from duly.web.pages import PAGES
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "console-checklist.md"

@@ -8,8 +8,8 @@ import pytest
 
 import duly
 from duly import cron
-from duly.domain.time_texts import clock_name, clock_name_and_offset
-from duly.testing.virtual_time import virtual_time
+from duly.testing import virtual_time
+from duly.timetable.instants import clock_name, clock_name_and_offset
 from tests.web.page_client import Visitor
 
 

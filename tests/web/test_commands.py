@@ -10,10 +10,10 @@ import pytest
 
 import duly
 from duly import every
-from duly.domain.alert_kinds import AlertKind
-from duly.testing.conformance import alerts
-from duly_web.commands import command_text, of_tenant
-from duly_web.pages.alert import remedy_parts
+from duly.domain.alert_rules import AlertKind
+from duly.web.pages.alerts import remedy_parts
+from duly.web.rendering import command_text, of_tenant
+from duly_conformance import alerts
 from tests.web.page_client import Visitor
 
 NAME = "it's; late"

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly_web.pages.inbox_item import ASKING
-from duly_web.states import MARKS
-from duly_web.terms import TERMS
+from duly.web.formatting import MARKS, TERMS
+from duly.web.pages.inbox import ASKING
 
 if TYPE_CHECKING:
     from tests.web.page_client import Visitor

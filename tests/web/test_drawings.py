@@ -13,12 +13,21 @@ import pytest
 import duly
 from duly import every
 from duly.api.views import Attempt, Check, Occurrence
-from duly_web.heat import CELL, LEFT, RUNS_LOOKED_AT, TOP, run_calendar
-from duly_web.moments import Clocks
-from duly_web.pages.run_chain import Chain, make_chain
-from duly_web.pages.timeline import COLUMNS, EACH_MAX, NARROWEST, RUNS_MAX, Axis, _lane, _ticks
-from duly_web.states import mark
-from duly_web.strips import RUNS, STEP, lateness_spark, run_strip
+from duly.web.charts import (
+    CELL,
+    LEFT,
+    RUNS,
+    RUNS_LOOKED_AT,
+    STEP,
+    TOP,
+    Chain,
+    lateness_spark,
+    make_chain,
+    run_calendar,
+    run_strip,
+)
+from duly.web.formatting import Clocks, mark
+from duly.web.pages.timeline import COLUMNS, EACH_MAX, NARROWEST, RUNS_MAX, Axis, _lane, _ticks
 from tests.domain.instants import moment
 
 NOON = moment("2026-04-03T12:00")

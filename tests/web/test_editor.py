@@ -10,9 +10,7 @@ import pytest
 
 import duly
 from duly import UsageError, cron, every, monthly, oncalendar, rrule
-from duly_web.editing.clock_text import read_clock
-from duly_web.editing.form import ScheduleForm
-from duly_web.editing.rules import read_form_rule, rule_fields
+from duly.web.pages.editor_form import ScheduleForm, read_clock, read_form_rule, rule_fields
 
 GOOD = {"name": "digest", "task": "fail", "time": "09:00", "tz": "Europe/Berlin"}
 

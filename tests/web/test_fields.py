@@ -9,10 +9,24 @@ import pytest
 
 from duly import UsageError, cron, every
 from duly.api.views import HistoryEntry, Occurrence
-from duly_web.changes import FieldChange, field_changes, history_entry
-from duly_web.instants import read_coming, read_local, read_past
-from duly_web.ledger import PENDING_STATES, _run_state, ledger_row
-from duly_web.moments import Clocks, local_date, read_choice, read_zone, span
+from duly.web.formatting import (
+    Clocks,
+    local_date,
+    read_choice,
+    read_coming,
+    read_local,
+    read_past,
+    read_zone,
+    span,
+)
+from duly.web.pages.schedule import (
+    PENDING_STATES,
+    FieldChange,
+    _run_state,
+    field_changes,
+    history_entry,
+    ledger_row,
+)
 from tests.domain.instants import moment
 from tests.web.test_drawings import ID, NOON, run
 

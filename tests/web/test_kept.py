@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly.testing import ManualClock
-from duly_web.kept import ENTRIES_MAX, Kept
+from duly.web.rendering import ENTRIES_MAX, Kept
 
 
 @pytest.fixture

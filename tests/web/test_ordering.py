@@ -10,12 +10,10 @@ import pytest
 
 import duly
 from duly import cron
-from duly.demo.acting import VirtualExecutor
-from duly.demo.cast import CLOCK_CHANGE, PAYMENTS
-from duly.demo.controls import Controls
-from duly.demo.pacing import rest
-from duly.domain.literals import TaskKind
-from duly.engine.surroundings import Node
+from duly.demo.app import CLOCK_CHANGE, PAYMENTS, Controls, rest
+from duly.demo.history import VirtualExecutor
+from duly.domain.enums import TaskKind
+from duly.engine.dispatcher.context import Node
 from duly.engine.worker import Worker
 
 pytestmark = pytest.mark.timeout(600)  # waiting for its turn, on a machine that does much else

@@ -11,18 +11,17 @@ import pytest
 
 import duly
 from duly import cron, every
-from duly.domain.attempts import Progress, TaskPolicy
-from duly.domain.instants import to_microseconds
+from duly.domain.runs import Progress, TaskPolicy
 from duly.domain.vitals import Lateness
-from duly.store.execution import Report
+from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
-from duly.testing.conformance import work_steps as work
-from duly.testing.manual_clock import ManualClock
-from duly.testing.virtual_time import virtual_time
-from duly_web.moments import Clocks
-from duly_web.pages.lateness import lateness_sentence
-from duly_web.pages.planned_load import PER_HOUR_MAX, STEPS_MAX, plan_load
-from duly_web.pages.timeline import EACH_MAX
+from duly.store.ports.execution import Report
+from duly.testing import virtual_time
+from duly.timetable.instants import to_microseconds
+from duly.web.charts import lateness_sentence
+from duly.web.formatting import Clocks
+from duly.web.pages.timeline import EACH_MAX, PER_HOUR_MAX, STEPS_MAX, plan_load
+from duly_conformance import steps as work
 from tests.domain.instants import moment
 from tests.web.page_client import Visitor
 from tests.web.two_day_history import HOSTILE
@@ -104,7 +103,7 @@ def test_stuck_is_what_breathes_and_does_not_advance():
     store.register_policies({"remind": TaskPolicy(stall_us=MINUTE_US)})
     with duly.App(store=store, clock=clock) as app, Visitor(app, clock=clock) as visitor:
         work.queue(store)
-        worker = work.join(store, ttl_us=60 * MINUTE_US)
+        worker = work.join_worker(store, ttl_us=60 * MINUTE_US)
         claimed = work.take_one(store, worker)
         store.report(worker, [Report(hold=claimed.hold, started_at=clock.now_us())])
         store.report(worker, [Report(hold=claimed.hold, progress=Progress(3, 40))])
@@ -153,7 +152,7 @@ def test_overlapping_are_runs_of_one_schedule_side_by_side(visitor):
     made = [app.schedules.trigger("hourly", overlap="allow") for _ in range(2)]
     app.enqueue(app.call("report"))
     app.queues.resume("default")
-    worker = work.join(app.store, tasks=("report",), ttl_us=10**12)
+    worker = work.join_worker(app.store, tasks=("report",), ttl_us=10**12)
 
     assert 3 == len(work.take(app.store, worker))
     text = visitor.get("/runs?only=overlapping").text
@@ -284,7 +283,7 @@ def test_nothing_hostile_is_more_than_a_text(school):
 
 def test_what_is_dear_is_computed_once_for_several_who_look(school, monkeypatch):
     """U3: the drawing of load is kept for a minute, of each tenant its own."""
-    from duly_web.pages import overview
+    from duly.web.pages import overview
 
     asked: list[object] = []
 

@@ -9,7 +9,7 @@ import pytest
 
 import duly
 from duly import every
-from duly_web.pages.owners import NAMES_SHOWN_MAX
+from duly.web.pages.fleet import NAMES_SHOWN_MAX
 from tests.web.page_client import Visitor
 
 GONE = {"owner": "ada", "reason": "left"}

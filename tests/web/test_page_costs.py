@@ -14,20 +14,20 @@ import pytest
 
 import duly
 from duly import every
-from duly.api.settings import ApiSettings
+from duly.api.middleware import ApiSettings
+from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import alerts
-from duly.testing.conformance.effects import in_doubt
-from duly.testing.manual_clock import ManualClock
-from duly_web.pages import PAGES
+from duly.web.pages import PAGES
+from duly_conformance import alerts
+from duly_conformance.effects import in_doubt
 from tests.store.sqlite.made_file import made_file
 from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.store.protocol import Store
-    from duly_web.page import Page
+    from duly.store.ports import Store
+    from duly.web.requests import Page
 
 GENEROUS = ApiSettings(requests_burst_max=1_000_000)
 HOUR = timedelta(hours=1)

@@ -8,10 +8,9 @@ import pytest
 
 from duly import cron
 from duly.app.demo_controls import DemoState, KilledWorker
-from duly.domain.literals import RunState
-from duly_web.moments import Clocks, relative
-from duly_web.rendering import Here
-from duly_web.states import MARKS, RUN_STATES
+from duly.domain.enums import RunState
+from duly.web.formatting import MARKS, RUN_STATES, Clocks, relative
+from duly.web.rendering import Here
 from tests.domain.instants import moment
 
 NOON = moment("2026-04-03T12:00Z")
@@ -130,7 +129,7 @@ def test_below_a_prefix_every_address_follows(visitor):
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
-    from duly_web import Console
+    from duly.web import Console
     from tests.api.api_client import Asker
 
     mounted = Starlette(routes=[Mount("/ops/duly", app=Console(visitor.app))])

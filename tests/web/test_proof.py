@@ -8,8 +8,8 @@ import sys
 import zoneinfo
 
 import duly
-from duly.domain.proving import Standing
-from duly_web.states import MARKS
+from duly.domain.verification import Standing
+from duly.web.formatting import MARKS
 from tests.web.test_editor import text_of
 
 

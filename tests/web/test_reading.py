@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from duly import cron
-from duly_web.pages import PAGES
+from duly.web.pages import PAGES
 from tests.web.accessibility import heard
 from tests.web.browser_rig import settle
 

@@ -12,13 +12,12 @@ import psycopg
 import pytest
 
 import duly
-from duly.api.listening import Listening
-from duly.api.serving import Serving
+from duly.api.server import Listening, Serving
 from duly.clock import SystemClock
+from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import ManualClock
-from duly_web import Console
-from duly_web.rendering import _environment as environment
+from duly.web import Console
+from duly.web.rendering import _environment as environment
 from tests.store.sqlite.made_file import made_file
 from tests.waiting import LIMIT_S
 from tests.web.conftest import START_SECONDS, served

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import duly
-from duly.testing.virtual_time import virtual_time
-from duly_web.pages.run_chain import make_chain
+from duly.testing import virtual_time
+from duly.web.charts import make_chain
 from tests.web.page_client import Visitor
 
 FACTS = (

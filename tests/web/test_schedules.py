@@ -11,12 +11,11 @@ import pytest
 
 from duly import cron, every
 from duly.api.views import Occurrence
-from duly_web.heat import run_calendar
-from duly_web.ledger import ledger_row
-from duly_web.pages.schedule import effective_policies, explain_next
-from duly_web.pages.schedules import PAGE_SIZE
-from duly_web.selecting import write_chosen, write_one
-from duly_web.states import MARKS
+from duly.web.charts import run_calendar
+from duly.web.formatting import MARKS
+from duly.web.pages.schedule import effective_policies, explain_next, ledger_row
+from duly.web.pages.schedules import PAGE_SIZE
+from duly.web.requests import write_chosen, write_one
 from tests.web.test_editor import text_of
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from duly import cron
-from duly.domain.instants import SECOND_US
+from duly.timetable.instants import SECOND_US
 from tests.waiting import LIMIT_S
 from tests.web.test_holding import review
 from tests.web.test_ordering import told

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from duly import cron, every
-from duly.domain.instants import SECOND_US
+from duly.timetable.instants import SECOND_US
 from tests.waiting import wait_until
 from tests.web.browser_rig import settle
 from tests.web.test_reading import text_of

@@ -12,12 +12,12 @@ from unittest.mock import patch
 
 import duly
 from duly import Retry, cron, every
-from duly.testing.virtual_time import virtual_time
+from duly.testing import virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.testing.virtual_time import VirtualClock
+    from duly.testing import VirtualClock
 
 HOSTILE = """<img src=x onerror="alert(1)">'"><script>alert(2)</script>{{7*7}}"""
 """A name, an error and a payload that would like to be more than a text."""

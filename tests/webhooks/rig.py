@@ -11,30 +11,29 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
 
-from duly.domain.attempts import Progress, TaskPolicy, Tries
-from duly.domain.identity import RunId, ordered_run_id
-from duly.domain.literals import Lane, Origin, RunState, TaskKind
-from duly.domain.runs import RunRecord
+from duly.domain.enums import Lane, Origin, RunState, TaskKind
+from duly.domain.ids import RunId, ordered_run_id
+from duly.domain.outbound_urls import read_allow_list
+from duly.domain.runs import Progress, RunRecord, TaskPolicy, Tries
 from duly.domain.schedules import Call
-from duly.domain.secrets import Secret, SecretReference
-from duly.domain.task_limits import NO_LIMITS, TaskLimits
-from duly.domain.web_addresses import read_allow_list
+from duly.domain.secret_refs import Secret, SecretReference
+from duly.domain.tasks import NO_LIMITS, TaskLimits
 from duly.domain.webhooks import WebhookPlan, read_webhook_plan
-from duly.engine.addresses import look_up
-from duly.engine.concealing import Concealer
-from duly.engine.executors.webhooks import WebhookExecutor, WebhookSettings
-from duly.store.execution import ClaimedRun
-from duly.testing.manual_clock import START_US, ManualClock
+from duly.engine.executors.address_guard import look_up
+from duly.engine.executors.task_output import Concealer
+from duly.engine.executors.webhook_executor import WebhookExecutor, WebhookSettings
+from duly.engine.manual_clock import START_US, ManualClock
+from duly.store.ports.execution import ClaimedRun
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Iterable
 
-    from duly.domain.concluding import End
-    from duly.domain.live import Live
-    from duly.domain.secrets import ReadSecret
-    from duly.engine.addresses import Lookup
-    from duly.engine.work import Runnable
+    from duly.domain.outcomes import End
+    from duly.domain.secret_refs import ReadSecret
+    from duly.domain.tasks import Live
+    from duly.engine.executors.address_guard import Lookup
+    from duly.engine.executors.executor import Runnable
     from duly.telemetry.tracing import AttemptTrace
 
 PATIENCE_S = 120

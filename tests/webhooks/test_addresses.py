@@ -8,10 +8,10 @@ import re
 
 import pytest
 
-from duly.domain.attempts import Reason
-from duly.domain.concluding import Failed
-from duly.domain.web_addresses import Place, judge, read_allow_list, read_web_address
-from duly.engine.addresses import AddressGuard, RefusedAddress
+from duly.domain.outbound_urls import Place, judge, read_allow_list, read_web_address
+from duly.domain.outcomes import Failed
+from duly.domain.runs import Reason
+from duly.engine.executors.address_guard import AddressGuard, RefusedAddress
 from duly.errors import UsageError
 from tests.each_row import each_row
 

@@ -10,21 +10,21 @@ import pytest
 from aiohttp import web
 
 import duly
-from duly.domain.literals import TaskKind
-from duly.domain.web_addresses import read_allow_list
-from duly.engine.executors.threads import ThreadExecutor
-from duly.engine.executors.webhooks import WebhookExecutor, WebhookSettings
+from duly.domain.enums import TaskKind
+from duly.domain.outbound_urls import read_allow_list
+from duly.engine.executors.thread_executor import ThreadExecutor
+from duly.engine.executors.webhook_executor import WebhookExecutor, WebhookSettings
+from duly.engine.manual_clock import ManualClock
 from duly.engine.worker import Worker, WorkerSettings
 from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import ManualClock
-from duly.testing.seeded_draws import SeededDraws
+from duly.testing import SeededDraws
 from tests.waiting import wait_until
 from tests.webhooks.rig import KEY, TOKEN
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
-    from duly.engine.work import Executor
+    from duly.engine.executors.executor import Executor
 
 
 class House:

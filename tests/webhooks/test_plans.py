@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from duly.domain.secrets import SecretReference
+from duly.domain.secret_refs import SecretReference
 from duly.domain.webhooks import read_webhook_plan
 from duly.errors import UsageError
 from tests.each_row import each_row

@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from duly.domain.attempts import Reason
-from duly.domain.concluding import Failed
-from duly.domain.web_addresses import read_allow_list, read_web_address
-from duly.engine.addresses import AddressGuard, RefusedAddress
+from duly.domain.outbound_urls import read_allow_list, read_web_address
+from duly.domain.outcomes import Failed
+from duly.domain.runs import Reason
+from duly.engine.executors.address_guard import AddressGuard, RefusedAddress
 
 PUBLIC = "93.184.215.14"
 
@@ -100,7 +100,7 @@ def test_a_socket_is_opened_for_the_address_that_was_checked():
 
 def test_the_door_refuses_what_a_library_would_connect_to(receive, sender, monkeypatch):
     """Even when the pinned answers are replaced behind our back."""
-    from duly.engine.executors import webhook_requests
+    from duly.engine.executors import webhook_client
 
     inside = receive()
 
@@ -108,7 +108,7 @@ def test_the_door_refuses_what_a_library_would_connect_to(receive, sender, monke
         found = {"hostname": host, "host": "127.0.0.1", "port": port}
         return [found | {"family": socket.AF_INET, "proto": 6, "flags": 0}]
 
-    monkeypatch.setattr(webhook_requests._Pinned, "resolve", lie)  # noqa: SLF001 - a faulty library
+    monkeypatch.setattr(webhook_client._Pinned, "resolve", lie)  # noqa: SLF001 - a faulty library
     sending = sender(f"{PUBLIC}:{inside.port}", lookup=Turning([PUBLIC]))
     end = sending.send(f"http://rebinding.example:{inside.port}/")
 

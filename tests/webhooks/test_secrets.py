@@ -14,11 +14,11 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from duly.client.secrets import SecretSources, secret
-from duly.domain.attempts import Reason
-from duly.domain.concluding import Failed, Succeeded
-from duly.domain.secrets import Secret, SecretReference, read_reference
-from duly.engine.concealing import Concealer
+from duly.client.run_context import SecretSources, secret
+from duly.domain.outcomes import Failed, Succeeded
+from duly.domain.runs import Reason
+from duly.domain.secret_refs import Secret, SecretReference, read_reference
+from duly.engine.executors.task_output import Concealer
 from duly.errors import NoSecret, UsageError
 from tests.each_row import each_row
 from tests.webhooks.rig import KEY, SECRETS, TOKEN

@@ -14,15 +14,14 @@ import threading
 import pytest
 from aiohttp import web
 
-from duly.domain.attempts import Reason
-from duly.domain.concluding import CancelledEnd, Failed, GaveUp, Succeeded, TimedOut
-from duly.domain.destinations import is_answered
-from duly.domain.identity import identity_text
-from duly.domain.web_addresses import read_allow_list
+from duly.domain.ids import identity_text
+from duly.domain.outbound_urls import read_allow_list
+from duly.domain.outcomes import CancelledEnd, Failed, GaveUp, Succeeded, TimedOut, is_answered
+from duly.domain.runs import Reason
 from duly.domain.webhooks import read_webhook_plan
-from duly.engine.addresses import AddressGuard
-from duly.engine.executors import webhook_requests
-from duly.engine.executors.webhook_requests import WebhookRequest, send
+from duly.engine.executors import webhook_client
+from duly.engine.executors.address_guard import AddressGuard
+from duly.engine.executors.webhook_client import WebhookRequest, send
 from tests.required_programs import required_program
 from tests.waiting import SkippingLoop
 from tests.webhooks.rig import ROOT, claimed_run
@@ -260,7 +259,7 @@ def test_a_body_without_end_is_read_to_its_limit(receive, sender):
 def test_a_body_that_never_ends_after_its_status_does_not_take_the_answer_back(
     receive_raw, sender, monkeypatch
 ):
-    monkeypatch.setattr(webhook_requests, "BODY_S_MAX", 0.1)
+    monkeypatch.setattr(webhook_client, "BODY_S_MAX", 0.1)
     over = threading.Event()
 
     def stall(connection: socket.socket) -> None:

@@ -10,13 +10,13 @@ import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from duly.clock import SystemClock
-from duly.domain.attempts import Reason, Tries
-from duly.domain.concluding import Failed
-from duly.domain.identity import identity_text
-from duly.domain.secrets import Secret, SecretReference
+from duly.domain.ids import identity_text
+from duly.domain.outcomes import Failed
+from duly.domain.runs import Reason, Tries
+from duly.domain.secret_refs import Secret, SecretReference
 from duly.domain.webhooks import signing_key
 from duly.errors import NoSecret
-from duly.store.execution import ClaimedRun
+from duly.store.ports.execution import ClaimedRun
 from tests.each_row import each_row
 from tests.webhooks.rig import KEY, OLD_KEY, ROOT, SECRETS, claimed_run
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from duly.cli.run.selection import RunOptions
-from duly.client.run_filters import TERMS
-from duly.wire.runs import RunQuery
-from duly.wire.selections import NewSelection
-from duly_web.pages.chosen_runs import Choice
-from duly_web.pages.runs import RunsQuery
+from duly.cli.runs import RunOptions
+from duly.client.runs import TERMS
+from duly.interface.runs import RunQuery
+from duly.interface.selections import NewSelection
+from duly.web.pages.runs import Choice, RunsQuery
 from tests.each_row import each_row
 
 CALLED = {"cause": "reason"}

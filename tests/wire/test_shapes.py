@@ -13,18 +13,15 @@ import pytest
 
 import duly
 import duly.client
-import duly.wire
+import duly.interface
 from duly import Retry, every
 from duly.client.alert_view import OpenAlerts
-from duly.client.history import OwedRange, SkippedRange
+from duly.client.inbox import Settled
 from duly.client.last_ends import BadEnding, Ending
-from duly.client.missing import LookedFrom, MissingRun
-from duly.client.settled_effects import Settled
+from duly.client.limits import QuarantinedHost
+from duly.client.schedule_history import LookedFrom, MissingRun, OwedRange, SkippedRange
 from duly.client.vitals_view import ActiveAttempt
-from duly.client.workers import QuarantinedHost
-from duly.testing import virtual_time
-from duly.testing.conformance import alerts as watching
-from duly.wire import (
+from duly.interface import (
     access,
     alerts,
     attempts,
@@ -43,7 +40,9 @@ from duly.wire import (
     tasks,
     vitals,
 )
-from duly.wire.shapes import Asked, Shown
+from duly.interface.shapes import Asked, Shown
+from duly.testing import virtual_time
+from duly_conformance import alerts as watching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -232,7 +231,7 @@ def views() -> Iterator[dict[str, Any]]:
             ),
             duly.client.attempt_view.Late(state="succeeded", at=NOON, error=None, result="1"),
             duly.client.limits.Place(name="task:settle", held=1, waiting=2, next_at=NOON),
-            duly.client.breakers.Breaker(
+            duly.client.limits.Breaker(
                 destination="bank",
                 state="open",
                 succeeded=1,
@@ -304,7 +303,7 @@ def test_what_is_asked_for_is_read_whole():
 def shapes() -> list[type[Any]]:
     return [
         one
-        for module in pkgutil.iter_modules(duly.wire.__path__, "duly.wire.")
+        for module in pkgutil.iter_modules(duly.interface.__path__, "duly.interface.")
         for _, one in inspect.getmembers(import_module(module.name), inspect.isclass)
         if one.__module__ == module.name and issubclass(one, Shown | Asked)
         if one not in (Shown, Asked)

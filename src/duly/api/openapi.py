@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from duly.api.problems import MEDIA_TYPE
 from duly.api.repeating import KEY_HEADER, REPLAYED_HEADER
+from duly.api.requests import CSRF_HEADER, EVENT_STREAM, JSON, MEDIA_TYPE, SAFE_METHODS
 from duly.api.route import PREFIX
-from duly.api.security import CSRF_HEADER, EVENT_STREAM, JSON, SAFE_METHODS
-from duly.store.access import IDEMPOTENCY_KEY_LENGTH_MAX
-from duly.wire.problems import Problem
+from duly.interface.problems import Problem
+from duly.store.ports.auth import IDEMPOTENCY_KEY_LENGTH_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from uuid import UUID
 
-from duly.domain.identity import schedule_id
+from duly.domain.ids import schedule_id
 
 _DRAW_BYTES = 10
 

@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from duly.api.ordering import Ordered
-from duly.api.problems import MEDIA_TYPE, problem_of, refuse
-from duly.domain.access import order_nonce
+from duly.api.requests import MEDIA_TYPE, problem_of, refuse
+from duly.domain.auth import order_nonce
 from duly.errors import DulyError, StoreError, UsageError
-from duly.store.access import (
+from duly.store.ports.auth import (
     ANSWER_BYTES_MAX,
     IDEMPOTENCY_KEY_LENGTH_MAX,
     Answer,
     AnswerKey,
     BeginAnswer,
     FinishAnswer,
+    KeepsTenants,
     Standing,
 )
-from duly.store.tenancy import KeepsTenants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.api.problems import Refused
-    from duly.domain.access import Principal
-    from duly.store.protocol import Store
+    from duly.api.requests import Refused
+    from duly.domain.auth import Principal
+    from duly.store.ports import Store
 
 KEY_HEADER = "idempotency-key"
 REPLAYED_HEADER = "Idempotency-Replayed"

@@ -15,10 +15,10 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from duly.api.door import Door
+    from duly.api.middleware import Door
     from duly.api.ordering import Ordered
     from duly.app import App
-    from duly.domain.access import Principal
+    from duly.domain.auth import Principal
 
 PREFIX = "/api/v1"
 Scope = Literal["read", "trigger", "edit", "admin", "worker"]

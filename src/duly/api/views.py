@@ -9,18 +9,10 @@ from duly.app.demo_controls import DemoState
 from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
 from duly.client.attempt_view import Attempt, Line, Step
 from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot
-from duly.client.breakers import Breaker
 from duly.client.doubt_view import Check, Effect, InboxItem
-from duly.client.explaining import RunExplanation
-from duly.client.frozen_sets import CONFIRMED_ABOVE, Frozen
-from duly.client.health import LATE, Health
-from duly.client.history import HistoryEntry, Occurrence
-from duly.client.judging import Finding
-from duly.client.missing import LookedFrom, MissingRun
-from duly.client.owners import GoneOwner
-from duly.client.proving import ProvenOccurrence
-from duly.client.queues import Queue
-from duly.client.reading import (
+from duly.client.explanations import RunExplanation
+from duly.client.limits import Breaker, GoneOwner, QuarantinedHost, Queue
+from duly.client.parameters import (
     read_jitter,
     read_name,
     read_overlap,
@@ -28,23 +20,25 @@ from duly.client.reading import (
     read_priority,
     read_queue,
 )
-from duly.client.status_view import MemberStatus, Status
+from duly.client.schedule_history import HistoryEntry, LookedFrom, MissingRun, Occurrence
+from duly.client.selections import CONFIRMED_ABOVE, Frozen
+from duly.client.status import LATE, Finding, Health, MemberStatus, Status
+from duly.client.vitals import ProvenOccurrence
 from duly.client.vitals_view import ScheduleVitals, VitalSigns, WindowVitals
-from duly.client.workers import QuarantinedHost
 from duly.clock import Clock
-from duly.domain.access import Principal
-from duly.domain.alert_kinds import AlertKind, Severity
-from duly.domain.presets import PRESETS, Preset
-from duly.domain.runbooks import runbook_of
+from duly.domain.alert_messages import runbook_of
+from duly.domain.alert_rules import AlertKind, Severity
+from duly.domain.auth import Principal
+from duly.domain.policies import PRESETS, Preset
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.scope import Scope
-from duly.domain.time_texts import clock_name, clock_name_and_offset, units_text
-from duly.domain.timetable.combined import zone_of
-from duly.domain.timetable.preview import Preview, PreviewedOccurrence
-from duly.domain.typed_moments import moment_from
+from duly.domain.verification import Scope
 from duly.domain.vitals import LATE_BOUNDS_US, Lateness
-from duly.wire.problems import Problem
-from duly.wire.schedules import Rule
+from duly.interface.problems import Problem
+from duly.interface.schedules import Rule
+from duly.timetable.combinators import zone_of
+from duly.timetable.instants import clock_name, clock_name_and_offset, units_text
+from duly.timetable.language.detect import moment_from
+from duly.timetable.preview import Preview, PreviewedOccurrence
 
 if TYPE_CHECKING:
     from duly.app import App

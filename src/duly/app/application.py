@@ -1,64 +1,423 @@
-"""The application in a program's hands: its tasks, its store, and everything it can order."""
+"""App: tasks, declared schedules, nouns, access, services; demo controls.
+
+A command that this worker may not run is nothing it knows: its runs are left to a worker that may,
+as those are whose code it lacks (L5, S6).
+"""
 
 from __future__ import annotations
 
 import getpass
+import os
+import socket
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace as replace_parts
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from duly.app.declaring import Declaring
-from duly.app.employing import Employing
-from duly.app.guarding import Guarding
-from duly.app.speaking import Speaking
 from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
 from duly.app.tracing import client_tracing
-from duly.client import ordering
-from duly.client.access import Doorkeeper
-from duly.client.arguments import Payload
-from duly.client.awaited import Awaited
-from duly.client.caller import Caller, Traces
+from duly.client import enqueue
+from duly.client.access import Doorkeeper, Tokens
+from duly.client.alerts import Alerts
+from duly.client.arguments import Payload, Signature
+from duly.client.audit import Audit, Events
+from duly.client.backfills import Backfills
+from duly.client.caller import Awaited, Caller, Traces
 from duly.client.checking import Checks
-from duly.client.declarations import APP_DEFAULT, Declarations
-from duly.client.health import Health, judge_health
-from duly.client.lending import Lending
-from duly.client.ordering import Terms, read_when
-from duly.client.reading import (
-    read_actor,
-    read_key,
-    read_name,
-    read_tenant,
+from duly.client.declarations import (
+    APP_DEFAULT,
+    Declarations,
+    Reconciliation,
+    code_declaration,
+    reconcile,
 )
-from duly.client.reconciling import Reconciliation, reconcile
-from duly.client.status_view import Status, look_at_status
-from duly.client.task_options import TASK_NAME_LENGTH_MAX
-from duly.client.tasks import AnyTask, BoundCall, Tasks, named_call
+from duly.client.enqueue import Terms, read_when
+from duly.client.export import Promises
+from duly.client.inbox import Inbox
+from duly.client.limits import Breakers, Limits, Owners, Queues, Quotas, Workers
+from duly.client.parameters import read_actor, read_key, read_name, read_tenant
+from duly.client.run_context import Lending, SecretSources
+from duly.client.runs import Attempts, DelayedRuns, Runs
+from duly.client.schedules import Schedules
+from duly.client.selections import ScheduleSelections, Selections
+from duly.client.status import Health, Status, judge_health, look_at_status
+from duly.client.tasks import (
+    TASK_NAME_LENGTH_MAX,
+    AnyTask,
+    Backing,
+    BoundCall,
+    Catalogue,
+    CommandOptions,
+    FunctionOptions,
+    Task,
+    TaskMaker,
+    Tasks,
+    TaskTerms,
+    WebhookOptions,
+    command_terms,
+    declared_call,
+    named_call,
+    parameters_of,
+    webhook_terms,
+)
+from duly.client.vitals import Proving, Vitals
 from duly.clock import SystemClock
 from duly.config import Settings
 from duly.domain.audit import Actor
+from duly.domain.enums import TaskKind
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.draws import SystemDraws
+from duly.domain.tasks import placeholders
+from duly.engine.dispatcher.settings import (
+    RETENTION_VARIABLE,
+    DispatcherSettings,
+    read_retention,
+    split_terms,
+)
+from duly.entropy import SystemDraws
 from duly.errors import UsageError, require_text
+from duly.store.ports.auth import KeepsTenants
+from duly.timetable.combinators import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import date
+    from pathlib import Path
     from types import TracebackType
     from uuid import UUID
 
     from duly.app.demo_controls import DemoControls
-    from duly.client.proving import Proof
-    from duly.client.queues import Queue
-    from duly.client.reading import Delay, Instant
+    from duly.app.services import WorkerOptions
+    from duly.client.limits import Queue
+    from duly.client.parameters import Delay, Instant
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
     from duly.client.schedule_orders import Reference
+    from duly.client.vitals import Proof
     from duly.clock import Clock
-    from duly.draws import Draws
-    from duly.store.planning import Transaction
-    from duly.store.protocol import Store
-    from duly.store.schema import Migration, SchemaStatus
+    from duly.domain.alert_channels import ChannelConfig
+    from duly.domain.runs import RunRecord
+    from duly.engine.dispatcher.dispatcher import Dispatcher
+    from duly.engine.executors.executor import Catalogue as TaskCatalogue
+    from duly.engine.executors.executor import Runnable
+    from duly.engine.worker import Worker
+    from duly.entropy import Draws
+    from duly.store.ports import Store
+    from duly.store.ports.dispatch import Wakeups
+    from duly.store.ports.maintenance import Finding, Migration, Retention, SchemaStatus
+    from duly.store.ports.schedules import Transaction
+    from duly.telemetry import Telemetry
+    from duly.timetable.timetable import Timetable
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AnyTaskType = TypeVar("AnyTaskType", bound=AnyTask)
+
+
+class Declaring:
+    """The part of an application that its code speaks to while it is loaded; nothing is stored."""
+
+    tasks: Tasks
+    declarations: Declarations
+
+    @overload
+    def task(
+        self, function: Callable[Concatenate[Run, P], R], /
+    ) -> Task[Concatenate[Run, P], P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, P, R]: ...
+    @overload
+    def task(self, function: None = None, /, **options: Unpack[FunctionOptions]) -> TaskMaker: ...
+
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Make a function a task: `@app.task`, or `@app.task(queue=…, retry=…, timeout=…)`.
+
+        Options: name, queue, priority, preset, retry, timeout, run_timeout, stall, effects, kind,
+        memory; and what holds for the whole fleet: running, running_by, rate, destination.
+        """
+        maker = TaskMaker(self.tasks, options)
+        return maker if function is None else maker(function)
+
+    def command(
+        self, name: str, argv: Sequence[str], **options: Unpack[CommandOptions]
+    ) -> Task[..., ..., None]:
+        """Declare a task that runs a program, without a shell: ["pg_dump", "{database}"].
+
+        What stands in braces are its parameters: texts, unless `parameters` says otherwise, as a
+        map of names to types or as a function with that signature. Workers run commands only when
+        they are told to.
+        """
+        parameters = options.get("parameters")
+        if parameters is None:
+            terms = command_terms(name, argv, options, None)
+            named: Any = dict.fromkeys(placeholders(terms.plan), str)
+            return self._declared(terms, named)
+        function = parameters_of(name, parameters)
+        known = frozenset(Signature(str(name), function).types)
+        return self._declared(command_terms(name, argv, options, known), function)
+
+    def webhook(
+        self, name: str, url: str, **options: Unpack[WebhookOptions]
+    ) -> Task[..., ..., None]:
+        """Declare a task that calls an address, signed with `secret`.
+
+        `parameters` says what its calls take, as for commands; they are sent as JSON.
+        """
+        parameters = options.get("parameters")
+        terms = webhook_terms(name, url, options)
+        return self._declared(terms, {} if parameters is None else parameters)
+
+    def _declared(self, terms: TaskTerms, parameters: object) -> AnyTask:
+        return self.tasks.add(parameters_of(terms.name, parameters), terms)
+
+    def schedule(
+        self,
+        timetable: Timetable,
+        *,
+        name: str | None = None,
+        **policies: Any,  # noqa: ANN401 - as `create` has them
+    ) -> Callable[[AnyTaskType], AnyTaskType]:
+        """Declare a schedule of the task below: `@app.schedule(…)` above `@app.task`.
+
+        Policies are those of `app.schedules.create`; `arguments` or `call` gives a task what it
+        takes. Nothing is stored before `app.reconcile()`.
+        """
+
+        def declare(task: AnyTaskType) -> AnyTaskType:
+            call = declared_call(task, policies)
+            options = {key: policies[key] for key in policies if key not in ("call", "arguments")}
+            said = timetable, options
+            chosen = call.task if name is None else name
+            self.declarations.add(code_declaration(self.declarations.code, chosen, call, said))
+            return task
+
+        return declare
+
+    def declare(self, path: str | Path) -> list[str]:
+        """Declare the schedules of a TOML file; return their names.
+
+        Nothing is stored before `app.reconcile()`.
+        """
+        return self.declarations.add_file(path)
+
+
+class Employing:
+    """A part of `duly.App`."""
+
+    settings: Settings
+    tasks: Tasks
+    declarations: Declarations
+    _caller: Caller
+    _clock: Clock
+    _store: LazyStore
+    _lending: Lending
+
+    if TYPE_CHECKING:
+
+        @property
+        def store(self) -> Store:
+            """The store."""
+            ...
+
+    @property
+    def retention(self) -> Retention:
+        """How long history is kept, as the settings say, and $DULY_RETENTION over them (D6)."""
+        said = split_terms(os.environ.get(RETENTION_VARIABLE, ""))
+        return read_retention((*self.settings.retention, *said))
+
+    def dispatcher(
+        self,
+        settings: DispatcherSettings | None = None,
+        telemetry: Telemetry | None = None,
+        *,
+        wake_address: str = "",
+    ) -> Dispatcher:
+        """Return a dispatcher on this application's store, not yet started.
+
+        An `engine.loop.Loop` runs it; `duly dispatcher` does just that.
+        """
+        from duly.engine.dispatcher.context import Node
+        from duly.engine.dispatcher.dispatcher import Dispatcher
+        from duly.store.ports.dispatch import FiresAhead
+
+        self._caller.require_operator("run a dispatcher")
+        if settings is None:
+            settings = DispatcherSettings(retention=self.retention)
+        node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wake_address)
+        tracing = self._caller.traces.tracing
+        store = self.store
+        return Dispatcher(
+            store,
+            self._clock,
+            settings,
+            telemetry=telemetry,
+            node=node,
+            begin_fire=store.begin_fire if isinstance(store, FiresAhead) else None,
+            tracing=tracing,
+        )
+
+    def worker(
+        self,
+        options: WorkerOptions | None = None,
+        telemetry: Telemetry | None = None,
+        *,
+        wakeups: Wakeups | None = None,
+    ) -> Worker:
+        """Return a worker of this application's tasks, not yet started.
+
+        An `engine.loop.Loop` runs it; `duly worker` does just that.
+        """
+        from duly.app.services import make_worker
+
+        self._caller.require_operator("run a worker")
+        return make_worker(cast("App", self), options, telemetry, wakeups=wakeups)
+
+    def run(  # noqa: PLR0913 - each has a default that is right for most
+        self,
+        *,
+        slots: int = 10,
+        queues: Sequence[str] | None = None,
+        processes: int = 1,
+        grace: Delay = "30s",
+        allow_commands: bool | Sequence[str] | None = None,
+        allow_addresses: Sequence[str] = (),
+    ) -> int:
+        """Run a dispatcher, supervised workers and the console until Ctrl-C; return its status.
+
+        What is declared is reconciled first. `queues` are names, or such as "reports=2"; commands
+        are run only if allowed: all of them, or those of the tasks named.
+        """
+        from duly.app.services import WorkerOptions, run_app
+
+        self._caller.require_operator("run a dispatcher and workers")
+        options = WorkerOptions(
+            slots=slots,
+            queues=queues,
+            processes=processes,
+            grace=grace,
+            allow_commands=allow_commands,
+            allow_addresses=allow_addresses,
+        )
+        return run_app(cast("App", self), options)
+
+    def catalogue(self) -> Catalogue:
+        """Return this application's tasks as a worker runs them; this opens no store."""
+        return Catalogue(
+            self.tasks, Backing(self._zone_of, self.secret_sources().read, self._lending)
+        )
+
+    def secret_sources(self) -> SecretSources:
+        """Say from where the secrets of arguments may be read, by this application's settings."""
+        settings = self.settings
+        return SecretSources(settings.secret_environment, settings.secret_directories)
+
+    def _zone_of(self, record: RunRecord) -> str | None:
+        """Return the zone that a run's label is written in, as far as it can be known here.
+
+        A process that executes a task has no store; it knows what its own code declares.
+        """
+        store, of, number = self._store.opened(), record.schedule_id, record.definition_number
+        if of is None or number is None:
+            return None
+        if store is None:
+            declared = self.declarations.by_name().get(record.schedule_name or "")
+            return None if declared is None else zone_of(declared.timetable)
+        found = store.get_definition(of, number)
+        return None if found is None else zone_of(found.timetable)
+
+
+ROLE_LENGTH_MAX = 63
+
+
+class Guarding:
+    """A part of `duly.App`."""
+
+    _caller: Caller
+
+    if TYPE_CHECKING:
+
+        @property
+        def store(self) -> Store:
+            """The store."""
+            ...
+
+    def grant_access(self, role: str, *, undo: bool = False, dry_run: bool = False) -> list[str]:
+        """Give a role of PostgreSQL what `duly server` needs, for one tenant at a time (L2).
+
+        Return the statements. With `undo` its rights are taken back; with `dry_run` nothing is run.
+        """
+        self._caller.require_operator("grant access")
+        require_text("role", role, ROLE_LENGTH_MAX)
+        store = self.store
+        if not isinstance(store, KeepsTenants):
+            problem = f"has no meaning here: {store.name} knows no roles"
+            raise UsageError("role", role, problem, "use a store on PostgreSQL")
+        return store.grant_access(role, is_undone=undo, is_dry=dry_run)
+
+    def check(self) -> list[Finding]:
+        """Look for what must never be in the store."""
+        self._caller.require_operator("look for what must never be")
+        return self.store.check()
+
+
+class PermittedTasks:
+    """A catalogue without the commands that are not allowed here."""
+
+    def __init__(self, catalogue: TaskCatalogue, commands: frozenset[str] | None) -> None:
+        """Allow the commands of these tasks; None for all of them."""
+        self._catalogue = catalogue
+        self._commands = commands
+
+    def find(self, name: str) -> Runnable | None:
+        """Return a task by its name, if it may be run here."""
+        found = self._catalogue.find(name)
+        if found is None or found.kind is not TaskKind.COMMAND or self._commands is None:
+            return found
+        return found if name in self._commands else None
+
+    def names(self) -> list[str]:
+        """Return the names of those that may be run here, sorted."""
+        return [name for name in self._catalogue.names() if self.find(name) is not None]
+
+    def left_out(self) -> list[str]:
+        """Return the names of those that may not."""
+        return [name for name in self._catalogue.names() if self.find(name) is None]
+
+
+class Speaking:
+    """The parts of an application that act for whoever it speaks as."""
+
+    _caller: Caller
+
+    def _speak_as(self, caller: Caller) -> None:
+        """Speak as somebody; what is shared with other copies of this application stays."""
+        self._caller = caller
+        self.schedules = Schedules(caller)
+        self.runs = Runs(caller)
+        self.selections = Selections(caller, self.runs)
+        self.schedule_selections = ScheduleSelections(caller, self.schedules)
+        self.attempts = Attempts(caller)
+        self.audit = Audit(caller)
+        self.delayed = DelayedRuns(caller)
+        self.queues = Queues(caller)
+        self.backfills = Backfills(caller)
+        self.inbox = Inbox(caller, self.runs)
+        self._proving = Proving(caller, self.runs)
+        self.limits = Limits(caller)
+        self.breakers = Breakers(caller)
+        self.quotas = Quotas(caller)
+        self.owners = Owners(caller)
+        self.tokens = Tokens(caller)
+        self.events = Events(caller)
+        self.promises = Promises(caller)
+        self.workers = Workers(caller)
+        self.vitals = Vitals(caller)
+        self.alerts = Alerts(caller, self._try_channel)
+
+    def _try_channel(self, config: ChannelConfig, notice: UUID) -> tuple[bool, str]:
+        from duly.app.services import try_channel
+
+        return try_channel(cast("App", self), config, notice)
 
 
 _API = "api"
@@ -260,7 +619,7 @@ class App(Speaking, Declaring, Employing, Guarding):
             ids=None if id is None else [id],
             connection=connection,
         )
-        return ordering.enqueue(self._caller, [call], terms)[0]
+        return enqueue.enqueue(self._caller, [call], terms)[0]
 
     def enqueue_many(  # noqa: PLR0913 - as above
         self,
@@ -285,7 +644,7 @@ class App(Speaking, Declaring, Employing, Guarding):
             ids=ids,
             connection=connection,
         )
-        return ordering.enqueue(self._caller, calls, terms)
+        return enqueue.enqueue(self._caller, calls, terms)
 
     def move(  # noqa: PLR0913 - as above
         self,
@@ -297,11 +656,11 @@ class App(Speaking, Declaring, Employing, Guarding):
         reason: str | None = None,
     ) -> DelayedRun:
         """Move a pending delayed run, by its key (a text) or its id (a UUID)."""
-        return ordering.move(self._caller, key_or_id, read_when(at, delay, past), reason)
+        return enqueue.move(self._caller, key_or_id, read_when(at, delay, past), reason)
 
     def cancel(self, key_or_id: str | UUID, *, reason: str | None = None) -> Run:
         """Cancel a pending delayed run, by its key (a text) or its id (a UUID)."""
-        return ordering.cancel(self._caller, key_or_id, reason)
+        return enqueue.cancel(self._caller, key_or_id, reason)
 
     def transaction(self, limit: Delay | None = None) -> AbstractContextManager[Transaction]:
         """Lend a connection for your own tables: with `connection=` both commit, or neither.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly.domain.instants import iso_or_none
+from duly.timetable.instants import iso_or_none
 
 if TYPE_CHECKING:
     from datetime import datetime

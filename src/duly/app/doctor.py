@@ -12,23 +12,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duly.almanac.zone_files import ZoneFolder
 from duly.app.stores import sqlite_file
-from duly.client.health import judge_health, living, skew_text
+from duly.client.status import judge_health, living, skew_text
 from duly.clock import SystemClock
-from duly.domain.zones.database import default_zones
-from duly.engine.ownership import is_needed
+from duly.engine.dispatcher.leases import is_needed
 from duly.errors import DulyError, NotFound, StoreError, UsageError
+from duly.timetable.data_sources import ZoneFolder
+from duly.timetable.zones import default_zones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from duly.app.application import App
-    from duly.client.judging import Finding
-    from duly.client.queues import Queue
-    from duly.client.status_view import Status
+    from duly.client.limits import Queue
+    from duly.client.status import Finding, Status
     from duly.clock import Clock
-    from duly.store.schema import Migration
+    from duly.store.ports.maintenance import Migration
 
 SKEW_MAX = timedelta(milliseconds=100)
 """Beyond this a dispatcher stops firing (F7)."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duly.errors import StoreUnavailable, UsageError, require_text
-from duly.store.schema import SchemaStatus
+from duly.store.ports.maintenance import SchemaStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.clock import Clock
-    from duly.store.protocol import Store
+    from duly.store.ports import Store
 
 URL_VARIABLE = "DULY_URL"
 URL_DEFAULT = "sqlite:///duly.db"

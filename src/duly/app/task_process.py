@@ -10,7 +10,7 @@ from duly.app.tracing import EXPORTS_VARIABLE, export_as_worker
 from duly.engine.executors.process_child import serve
 
 if TYPE_CHECKING:
-    from duly.engine.work import Catalogue
+    from duly.engine.executors.executor import Catalogue
 
 
 def load_catalogue(place: str) -> Catalogue:

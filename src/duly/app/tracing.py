@@ -35,13 +35,13 @@ TASK_FLUSH_SECONDS_MAX = 1.0
 _PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 _PROTOCOL_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _GROUP = "opentelemetry_traces_exporter"
-_NONE = frozenset({"", "none"})
+_NO_TRACES = frozenset({"", "none"})
 _REMEDY = "pip install 'duly[otel]'"
 
 
 def are_traces_wanted(settings: Settings, environ: Mapping[str, str] = os.environ) -> bool:
     """Say whether a program's settings or OpenTelemetry's own variables ask for traces."""
-    return settings.traces or environ.get(EXPORTER_VARIABLE, "").strip() not in _NONE
+    return settings.traces or environ.get(EXPORTER_VARIABLE, "").strip() not in _NO_TRACES
 
 
 def begin_tracing(role: str, app: App, *, is_asked: bool = False) -> None:
@@ -119,7 +119,7 @@ def _flush(provider: TracerProvider, seconds_max: float) -> None:
 
 def _exporter_names(environ: Mapping[str, str]) -> list[str]:
     said = environ.get(EXPORTER_VARIABLE, "").strip()
-    names = [one.strip() for one in ("otlp" if said in _NONE else said).split(",")]
+    names = [one.strip() for one in ("otlp" if said in _NO_TRACES else said).split(",")]
     return [name for name in names if name]
 
 

@@ -8,21 +8,27 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from duly.app import App as Application
-from duly.cli.agreeing import counted, is_agreed, require_answer
-from duly.cli.moments import read_moment
-from duly.cli.output import is_all_told, print_facts, print_json, print_line, print_table
+from duly.cli.confirm import UNSAID, counted, is_agreed, print_undo, require_answer, undo_text
+from duly.cli.context import Target, opened
+from duly.cli.output import (
+    TIMED_OUT,
+    Patience,
+    is_all_told,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    ticker,
+)
 from duly.cli.references import find_schedule
-from duly.cli.schedule.telling import note_missing_dispatcher, zone
-from duly.cli.target import Target, opened
-from duly.cli.times import relative_text, zoned_text
-from duly.cli.undoing import UNSAID, print_undo, undo_text
-from duly.cli.waiting import TIMED_OUT, Patience, ticker
+from duly.cli.schedule_text import note_missing_dispatcher, zone
+from duly.cli.times import read_moment, relative_text, zoned_text
 from duly.client.backfill_view import Backfill, BackfillPlan
 from duly.client.backfills import CONCURRENCY_DEFAULT, PER_MINUTE_DEFAULT
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
-from duly.domain.time_texts import utc_text
 from duly.errors import UsageError
+from duly.timetable.instants import utc_text
 
 TARGET = Target()
 SLOTS_SHOWN = 20

@@ -22,20 +22,17 @@ from cyclopts import Parameter
 
 from duly.app import App
 from duly.app.demo_controls import LABEL
-from duly.app.running import Voice, run_all
+from duly.app.services import Voice, run_all
 from duly.app.stores import URL_VARIABLE
 from duly.cli.event_lines import LineTelemetry, Style
-from duly.cli.output import print_block, print_line
-from duly.cli.server import require_server_library, served
-from duly.cli.waiting import ticker
+from duly.cli.output import print_block, print_line, ticker
+from duly.cli.services import require_server_library, served
 from duly.clock import SystemClock
-from duly.demo.janitor import passing_folder
-from duly.demo.member import demo_crew
-from duly.domain.durations import duration_microseconds
-from duly.domain.instants import SECOND_US
-from duly.engine.notifying.log import LOGGER_NAME
+from duly.demo.processes import demo_crew, passing_folder
+from duly.engine.alerts.channels import LOGGER_NAME
 from duly.engine.supervisor import Supervisor
 from duly.errors import Conflict
+from duly.timetable.instants import SECOND_US, duration_microseconds
 
 FILE = "promises.db"
 READY_SECONDS_MAX = 10.0
@@ -134,7 +131,7 @@ class Stand:
 
 def run_demo(app: App, stand: Stand) -> None:
     """Serve, dispatch and work until a signal or the time ends it."""
-    from duly.demo.controls import Controls
+    from duly.demo.app import Controls
 
     app.demo = Controls(app, stand.processes)
     # Its alerts are to be seen on their page; in between the lines of a terminal nobody asked.
@@ -164,8 +161,8 @@ def run_demo(app: App, stand: Stand) -> None:
 def _with_history(file: Path) -> App:
     """Make two weeks of history; return the application, whose store it is."""
     # It reads where its store is when it is loaded.
+    from duly.demo.app import app
     from duly.demo.history import DAYS, make_history
-    from duly.demo.tasks import app
 
     print_line(f"Making {DAYS} days of history, by the engine itself, in virtual time …")
     sys.stdout.flush()
@@ -240,8 +237,7 @@ def _ended_by_signals() -> Iterator[Ending]:
 
 def _require_free(port: int) -> None:
     """Refuse a port that is taken before there is anything to serve."""
-    from duly.api.listening import Listening
-    from duly.api.serving import require_free
+    from duly.api.server import Listening, require_free
 
     require_free(Listening(port=port))
 

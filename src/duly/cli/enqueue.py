@@ -1,4 +1,4 @@
-"""`duly enqueue`, `duly move`, `duly cancel`: runs that are ordered once, now or later."""
+"""Commands about runs to come: enqueue, move, cancel, delayed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
-from duly.app import App
-from duly.cli.calls import ArgumentOptions, note_unchecked, read_call
-from duly.cli.moments import read_moment
-from duly.cli.output import print_json, print_json_line, print_line
+from duly.app import App as Application
+from duly.cli.confirm import UNSAID, print_undo, undo_text
+from duly.cli.context import ArgumentOptions, Target, note_unchecked, opened, read_call
+from duly.cli.output import (
+    Patience,
+    is_all_told,
+    print_json,
+    print_json_line,
+    print_line,
+    print_table,
+)
 from duly.cli.references import find_delayed
-from duly.cli.run.wait import await_runs
-from duly.cli.target import Target, opened
-from duly.cli.times import relative_text, zoned_text
-from duly.cli.undoing import UNSAID, print_undo, undo_text
-from duly.cli.waiting import Patience
+from duly.cli.run_wait import await_runs
+from duly.cli.times import read_moment, relative_text, zoned_text
 from duly.client.run_view import EnqueuedRun
 from duly.clock import SystemClock
-from duly.domain.zones.database import default_zones
 from duly.errors import UsageError
+from duly.timetable.instants import utc_text
+from duly.timetable.zones import default_zones
 
 ARGUMENTS = ArgumentOptions()
 TARGET = Target()
@@ -115,7 +120,7 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
 
 
 def _tell(  # noqa: PLR0913 - what was ordered, and how it is told
-    app: App, run: EnqueuedRun, asked: tuple[str, str], target: Target, *, is_stream: bool
+    app: Application, run: EnqueuedRun, asked: tuple[str, str], target: Target, *, is_stream: bool
 ) -> None:
     """Tell what was promised, and how to take it back."""
     task, tz = asked
@@ -221,3 +226,41 @@ def _when(instant: datetime, tz: str, now: datetime) -> str:
 
 def _json(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+NUMBER_DEFAULT = 50
+
+delayed_app = App(name="delayed", help="Look at delayed runs that are pending.")
+
+
+@delayed_app.command(name="list")
+def list_delayed(
+    *,
+    number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
+    target: Target = TARGET,
+) -> None:
+    """List delayed runs that are pending, in the order in which they fall due.
+
+    Parameters
+    ----------
+    number
+        How many to show at the most.
+    """
+    with opened(target, makes_store=False) as application:
+        found = application.delayed.list(limit=number)
+        if is_all_told(found, "No delayed run is pending.", as_json=target.json):
+            return
+        now = application.status().now
+        rows = [
+            (
+                one.key or "-",
+                one.task,
+                utc_text(one.due_at),
+                relative_text(now, one.due_at),
+                one.queue,
+                str(one.moves),
+                str(one.id),
+            )
+            for one in found
+        ]
+        print_table(("key", "task", "due (UTC)", "", "queue", "moves", "id"), rows)

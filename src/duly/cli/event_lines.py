@@ -15,11 +15,10 @@ from typing import Any, TextIO
 from duly import telemetry as events
 from duly.cli.output import json_line, neutral
 from duly.clock import Clock
-from duly.domain.identity import read_identity
-from duly.domain.instants import SECOND_US, from_microseconds, iso_utc
-from duly.domain.time_texts import utc_text
-from duly.telemetry.json_logs import json_log_line
+from duly.domain.ids import read_identity
+from duly.telemetry.listeners import json_log_line
 from duly.telemetry.tracing import trace_text
+from duly.timetable.instants import SECOND_US, from_microseconds, iso_utc, utc_text
 
 SENTENCES = {
     "joined": "joined as {kind} {member} on {host}, process {process}, tzdata {tzdata}",

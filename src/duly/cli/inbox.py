@@ -1,21 +1,25 @@
-"""`duly inbox`: what waits for a person, the safest first word about each, and how to say it."""
+"""Commands about ambiguous runs and their tasks: inbox, run resume, reconcile, verify, task."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from duly.app import App as Application
-from duly.cli.elsewhere import print_elsewhere
-from duly.cli.output import print_facts, print_json, print_line, print_table
-from duly.cli.references import find_run
-from duly.cli.target import Target, opened
+from duly.cli.confirm import UNSAID, print_undo, undo_text
+from duly.cli.context import Target, opened
+from duly.cli.output import is_all_told, print_facts, print_json, print_line, print_table
+from duly.cli.references import find_run, print_elsewhere
 from duly.client.doubt_view import Effect, InboxItem
-from duly.domain.advice import Choice
-from duly.domain.effects import EffectState
-from duly.domain.literals import AttemptState
-from duly.domain.time_texts import distance_text, utc_text
+from duly.client.inbox import TaskOrders
+from duly.client.run_view import Run
+from duly.domain.effects import Choice, EffectState
+from duly.domain.enums import AttemptState
+from duly.errors import UsageError
+from duly.timetable.instants import distance_text, utc_text
 
 TARGET = Target()
 AMBIGUOUS = 6
@@ -128,3 +132,170 @@ def _told(state: str) -> str:
 def _row(effect: Effect) -> list[str]:
     result = "-" if effect.result is None else json.dumps(effect.result, ensure_ascii=False)
     return [effect.key, effect.state, utc_text(effect.begun_at), result]
+
+
+NO_UNDO = "none: what was decided stays on record"
+Confirm = Annotated[str | None, Parameter(help="The run's id once more, for what is risky.")]
+Reason = Annotated[str, Parameter(help="Why; it is kept with the decision.")]
+Keys = Annotated[
+    tuple[str, ...], Parameter(help="Keys of effects; may be given several times.", negative="")
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtOptions:
+    """What a person knows of the effects of a run in doubt, and that he means it."""
+
+    done: Keys = ()
+    """An effect that did happen, though nobody knew: it is not done again."""
+    not_done: Keys = ()
+    """An effect that did not happen. Those that are not named count as not done, too."""
+    confirm: str | None = None
+    """The run's id once more, for what may do something a second time."""
+
+    @property
+    def known(self) -> dict[str, bool]:
+        """What is said of effects that nobody knew about."""
+        both = sorted({*self.done} & {*self.not_done})
+        if both:
+            raise UsageError("--done", both[0], "is also named as not done", "name it once")
+        return dict.fromkeys(self.done, True) | dict.fromkeys(self.not_done, False)
+
+
+DOUBT = DoubtOptions()
+
+
+def retry_doubtful(app: Application, run: Run, reason: str | None, doubt: DoubtOptions) -> Run:
+    """Try a run in doubt again from its beginning."""
+    return app.inbox.retry(run, reason=reason or "", effects=doubt.known, confirm=doubt.confirm)
+
+
+def resume(
+    run: str, /, *, reason: Reason, doubt: DoubtOptions = DOUBT, target: Target = TARGET
+) -> None:
+    """Try a run in doubt again from its last checkpoint."""
+    with opened(target, makes_store=False) as app:
+        found = app.inbox.resume(
+            find_run(app, run).id, reason=reason, effects=doubt.known, confirm=doubt.confirm
+        )
+        tell(found, "Goes on", target, stop_text(found))
+
+
+def reconcile(  # noqa: PLR0913 - each part of what was found is an option
+    run: str,
+    /,
+    *,
+    reason: Reason,
+    done: bool = False,
+    failed: bool = False,
+    evidence: str | None = None,
+    target: Target = TARGET,
+) -> None:
+    """Record what has become of a run in doubt: somebody has looked.
+
+    Parameters
+    ----------
+    done
+        What it was to do is done.
+    failed
+        It is not, and nobody will do it with this run.
+    evidence
+        What was looked at: a reference, a number, a sentence.
+    """
+    if done == failed:
+        given = "both" if done else None
+        raise UsageError("--done", given, "or --failed must be said", "give one of the two")
+    with opened(target, makes_store=False) as app:
+        found = app.inbox.reconcile(
+            find_run(app, run).id, is_done=done, reason=reason, evidence=evidence
+        )
+        tell(found, f"Recorded as {found.state}", target, None)
+
+
+def verify(run: str, /, *, target: Target = TARGET) -> None:
+    """Have the result of a run checked, by a run of its task's own check: also an old run's."""
+    with opened(target, makes_store=False) as app:
+        found = find_run(app, run)
+        check = app.inbox.verify(found.id)
+        tell(check, f"Queued a check of {found.label}", target, stop_text(check))
+        if not target.json:
+            print_line(f"duly run show {found.id} says what it finds.")
+
+
+def stop_text(run: Run) -> str:
+    """Return how to stop a run that goes on."""
+    return undo_text("run", "cancel", str(run.id), "--reason", UNSAID)
+
+
+def tell(run: Run, what: str, target: Target, undo: str | None) -> None:
+    """Tell what an order has done, and how it is taken back."""
+    if target.json:
+        print_json({**run.to_json(), "undo": undo})
+        return
+    print_line(f"{what}: {run.label}. Id: {run.id}")
+    print_undo(undo or NO_UNDO)
+
+
+TaskReason = Annotated[str, Parameter(help="Why; it is recorded.")]
+
+task_app = App(name="task", help="Look at tasks; suspend their retries, block their reruns.")
+
+
+@task_app.command(name="list")
+def list_tasks(*, target: Target = TARGET) -> None:
+    """List tasks that programs have told of, and what is ordered about each."""
+    with opened(target, makes_store=False) as application:
+        found = application.inbox.tasks()
+        if is_all_told(found, "No program has told of any task.", as_json=target.json):
+            return
+        rows = [(one.task, _retries(one), _reruns(one)) for one in found]
+        print_table(("task", "retries", "reruns"), rows)
+
+
+@task_app.command
+def suspend_retries(task: str, /, *, reason: TaskReason, target: Target = TARGET) -> None:
+    """Try nothing of a task again by itself: what fails is a dead letter at once."""
+    _order(task, reason, target, ("suspend_retries", "allow-retries"))
+
+
+@task_app.command
+def allow_retries(task: str, /, *, reason: TaskReason, target: Target = TARGET) -> None:
+    """Try a task again by itself, as its policy says."""
+    _order(task, reason, target, ("allow_retries", "suspend-retries"))
+
+
+@task_app.command
+def block_reruns(task: str, /, *, reason: TaskReason, target: Target = TARGET) -> None:
+    """Let nobody run once more what a task has done, by a rerun or a repair."""
+    _order(task, reason, target, ("block_reruns", "allow-reruns"))
+
+
+@task_app.command
+def allow_reruns(task: str, /, *, reason: TaskReason, target: Target = TARGET) -> None:
+    """Let runs of a task be run once more."""
+    _order(task, reason, target, ("allow_reruns", "block-reruns"))
+
+
+def _order(task: str, reason: str, target: Target, what: tuple[str, str]) -> None:
+    verb, undoing = what
+    with opened(target, makes_store=False) as application:
+        before = application.inbox.orders(task)
+        after: TaskOrders = getattr(application.inbox, verb)(task, reason=reason)
+        is_changed = before != after
+        undo = undo_text("task", undoing, task, "--reason", UNSAID) if is_changed else None
+        if target.json:
+            print_json({**after.to_json(), "changed": is_changed, "undo": undo})
+            return
+        changed = "" if is_changed else " Nothing was changed."
+        print_line(f"Task {task}: retries {_retries(after)}, reruns {_reruns(after)}.{changed}")
+        if undo is not None:
+            print_undo(undo)
+
+
+def _retries(orders: TaskOrders) -> str:
+    return "suspended" if orders.is_suspended else "as its policy says"
+
+
+def _reruns(orders: TaskOrders) -> str:
+    return "blocked" if orders.is_blocked else "allowed"

@@ -1,10 +1,10 @@
-"""The `duly` command: finds the sub-command, and turns errors into one line and an exit code."""
+"""Finds the command; turns errors into exit codes; prints help and completion."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from cyclopts import (
     App,
@@ -15,16 +15,85 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from duly.cli.help_page import HelpPage, tell_default
 from duly.cli.output import print_error
-from duly.errors import (
-    Conflict,
-    DulyError,
-    NotFound,
-    SchemaMismatch,
-    StoreUnavailable,
-    UsageError,
-)
+from duly.errors import Conflict, DulyError, NotFound, SchemaMismatch, StoreUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from cyclopts.help import HelpPanel
+    from rich.console import Console, ConsoleOptions
+
+
+PLACES = {
+    "bash": "~/.local/share/bash-completion/completions/duly",
+    "zsh": "~/.zfunc/_duly (in $fpath, before compinit)",
+    "fish": "~/.config/fish/completions/duly.fish",
+}
+
+ZSH_END = """
+# From a folder of $fpath this file is the function _duly itself; sourced, it says whose it is.
+if [[ $funcstack[1] == _duly ]]; then
+  _cyclopts_duly "$@"
+else
+  compdef _cyclopts_duly duly
+fi
+"""
+"""What the library leaves out: without it zsh knows how to complete, and never does."""
+
+
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print a script that lets a shell complete commands and options.
+
+    Bash: duly completion bash > ~/.local/share/bash-completion/completions/duly. Zsh: into a
+    file _duly of a folder in $fpath, or source it after compinit. Fish: into
+    ~/.config/fish/completions/duly.fish.
+
+    Parameters
+    ----------
+    shell
+        Which: bash, zsh or fish.
+    """
+    script = app.generate_completion(prog_name="duly", shell=shell)
+    sys.stdout.write(script + (ZSH_END if shell == "zsh" else ""))
+    if sys.stdout.isatty():
+        sys.stderr.write(f"# put this into {PLACES[shell]}\n")
+
+
+# What is imported within is loaded when somebody asks for help; other commands start without it.
+
+
+class HelpPage:
+    """Sets a page of help as cyclopts does, with the words of each option run together."""
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        """Print one panel."""
+        from cyclopts.help import DefaultFormatter, InlineText
+        from rich.text import Text
+
+        for entry in panel.entries:
+            told = entry.description
+            if isinstance(told, InlineText) and isinstance(told.primary_renderable, Text):
+                told.primary_renderable = Text(" ".join(told.primary_renderable.plain.split()))
+        DefaultFormatter()(console, options, panel)
+
+    def render_usage(self, console: Console, options: ConsoleOptions, usage: object) -> None:
+        """Print how a command is called."""
+        from cyclopts.help import DefaultFormatter
+
+        DefaultFormatter().render_usage(console, options, usage)
+
+    def render_description(
+        self, console: Console, options: ConsoleOptions, description: object
+    ) -> None:
+        """Print what a command does."""
+        from cyclopts.help import DefaultFormatter
+
+        DefaultFormatter().render_description(console, options, description)
+
+
+def tell_default(value: object) -> str | None:
+    """Say what holds when an option is not given; nothing, where that is nothing."""
+    return None if value is None or value is False or value == () else str(value)
+
 
 OK, FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, AMBIGUOUS = range(7)
 INTERRUPTED = 130
@@ -71,42 +140,50 @@ for name, place, purpose in (
     ("enqueue", "duly.cli.enqueue:enqueue", "Run a task once: now, later, or at an instant."),
     ("move", "duly.cli.enqueue:move", "Move a delayed run to another instant."),
     ("cancel", "duly.cli.enqueue:cancel", "Cancel a delayed run."),
-    ("delayed", "duly.cli.delayed:app", "Look at delayed runs that are pending."),
+    ("delayed", "duly.cli.enqueue:delayed_app", "Look at delayed runs that are pending."),
     ("run", "duly.cli.main:run", "Look at runs, wait for them, stop or retry them."),
     ("backfill", "duly.cli.backfills:app", "Plan runs that are missing, and have them made."),
-    ("prove", "duly.cli.prove:prove", "Say whether a day's work is done: all of it, and once."),
+    ("prove", "duly.cli.audit:prove", "Say whether a day's work is done: all of it, and once."),
     ("inbox", "duly.cli.inbox:app", "See runs whose outcome nobody knows, and what is safest."),
-    ("task", "duly.cli.tasks:app", "Suspend retries of tasks, or block their reruns."),
-    ("queue", "duly.cli.queues:app", "Look at queues; pause, resume and drain them."),
+    ("task", "duly.cli.inbox:task_app", "Suspend retries of tasks, or block their reruns."),
+    ("queue", "duly.cli.fleet:queue_app", "Look at queues; pause, resume and drain them."),
     ("limit", "duly.cli.limits:app", "Limit how many runs go on, and how often."),
-    ("breaker", "duly.cli.breakers:app", "Look at destinations that are down."),
+    ("breaker", "duly.cli.limits:breaker_app", "Look at destinations that are down."),
     ("alert", "duly.cli.alerts:app", "See what is wrong; silence alerts, say who is told."),
-    ("quota", "duly.cli.quotas:app", "Bound how much owners and tenants may ask for."),
-    ("owner", "duly.cli.owners:app", "Say which owners are gone: nothing fires for them."),
-    ("token", "duly.cli.tokens:app", "Make, list and revoke tokens: who may come in by the API."),
+    ("quota", "duly.cli.limits:quota_app", "Bound how much owners and tenants may ask for."),
+    ("owner", "duly.cli.fleet:owner_app", "Say which owners are gone: nothing fires for them."),
+    (
+        "token",
+        "duly.cli.admin:token_app",
+        "Make, list and revoke tokens: who may come in by the API.",
+    ),
     ("exec", "duly.cli.exec:run_command", "Run any command as a recorded run."),
-    ("top", "duly.cli.top:top", "Watch workers, queues and runs as they go."),
-    ("dispatcher", "duly.cli.dispatcher:dispatcher", "Fire what falls due, until it is stopped."),
-    ("worker", "duly.cli.workers:app", "Execute queued runs; list, drain, quarantine workers."),
+    ("top", "duly.cli.status:top", "Watch workers, queues and runs as they go."),
+    ("dispatcher", "duly.cli.services:dispatcher", "Fire what falls due, until it is stopped."),
+    (
+        "worker",
+        "duly.cli.fleet:worker_app",
+        "Execute queued runs; list, drain, quarantine workers.",
+    ),
     (
         "server",
-        "duly.cli.server:server",
+        "duly.cli.services:server",
         "Serve the HTTP API and the console, until it is stopped.",
     ),
-    ("dev", "duly.cli.dev:dev", "Run everything in one place, for development."),
+    ("dev", "duly.cli.services:dev", "Run everything in one place, for development."),
     ("status", "duly.cli.status:status", "Show the health of everything on one screen."),
-    ("vitals", "duly.cli.vitals:vitals", "See triggers and completions, side by side."),
-    ("doctor", "duly.cli.doctor:doctor", "Look for what is wrong, and say what to do about it."),
+    ("vitals", "duly.cli.status:vitals", "See triggers and completions, side by side."),
+    ("doctor", "duly.cli.status:doctor", "Look for what is wrong, and say what to do about it."),
     ("audit", "duly.cli.audit:app", "Show who did what; verify that nobody changed it."),
-    ("events", "duly.cli.events:events", "Show what happens, as it happens."),
-    ("export", "duly.cli.promises:export_promises", "Write all promises to a file."),
-    ("import", "duly.cli.promises:import_promises", "Take in all promises of a file."),
-    ("db", "duly.cli.db:app", "Migrate and check the store."),
-    ("next", "duly.cli.next:next_occurrences", "Show when a rule fires next, and why then."),
-    ("zones", "duly.cli.zones:app", "Find time zones; compare releases of their rules."),
-    ("init", "duly.cli.init:init", "Write a program with tasks to begin with."),
-    ("config", "duly.cli.config:app", "See which settings hold, and where they come from."),
-    ("completion", "duly.cli.completion:completion", "Let a shell complete commands and options."),
+    ("events", "duly.cli.audit:events", "Show what happens, as it happens."),
+    ("export", "duly.cli.admin:export_promises", "Write all promises to a file."),
+    ("import", "duly.cli.admin:import_promises", "Take in all promises of a file."),
+    ("db", "duly.cli.admin:db_app", "Migrate and check the store."),
+    ("next", "duly.cli.timetables:next_occurrences", "Show when a rule fires next, and why then."),
+    ("zones", "duly.cli.timetables:app", "Find time zones; compare releases of their rules."),
+    ("init", "duly.cli.admin:init", "Write a program with tasks to begin with."),
+    ("config", "duly.cli.admin:config_app", "See which settings hold, and where they come from."),
+    ("completion", "duly.cli.main:completion", "Let a shell complete commands and options."),
     ("demo", "duly.cli.demo:demo", "See it work: two weeks of history, a fleet, and a page."),
     ("version", "duly.cli.version:version", "Show what is installed, and the time-zone release."),
 ):
@@ -114,39 +191,39 @@ for name, place, purpose in (
 
 schedule = App(name="schedule", help="Make, look at and change schedules.")
 for name, place, purpose in (
-    ("create", "duly.cli.schedule.create:create", "Make a schedule, and show when it runs."),
-    ("list", "duly.cli.schedule.look:list_schedules", "List schedules, with what comes next."),
+    ("create", "duly.cli.schedule_orders:create", "Make a schedule, and show when it runs."),
+    ("list", "duly.cli.schedules:list_schedules", "List schedules, with what comes next."),
     (
         "show",
-        "duly.cli.schedule.show:show",
+        "duly.cli.schedules:show",
         "Show all about a schedule: rule, policies, next runs, last run.",
     ),
-    ("edit", "duly.cli.schedule.edit:edit", "Change a schedule, and show what that moves."),
+    ("edit", "duly.cli.schedule_orders:edit", "Change a schedule, and show what that moves."),
     (
         "pause",
-        "duly.cli.schedule.state:pause",
+        "duly.cli.schedule_orders:pause",
         "Stop a schedule for a while; nothing of it is lost.",
     ),
-    ("resume", "duly.cli.schedule.state:resume", "Let a paused schedule go on."),
-    ("trigger", "duly.cli.schedule.state:trigger", "Run it now, beside its timetable."),
-    ("skip", "duly.cli.schedule.state:skip", "Leave out the next occurrence, on record."),
+    ("resume", "duly.cli.schedule_orders:resume", "Let a paused schedule go on."),
+    ("trigger", "duly.cli.schedule_orders:trigger", "Run it now, beside its timetable."),
+    ("skip", "duly.cli.schedule_orders:skip", "Leave out the next occurrence, on record."),
     (
         "delete",
-        "duly.cli.schedule.state:delete",
+        "duly.cli.schedule_orders:delete",
         "Delete a schedule; it can be restored for a while.",
     ),
-    ("restore", "duly.cli.schedule.state:restore", "Bring back a deleted schedule."),
-    ("history", "duly.cli.schedule.look:history", "Show who did what to a schedule, when and why."),
-    ("diff", "duly.cli.schedule.diff:diff", "Show what a change changed, field by field."),
+    ("restore", "duly.cli.schedule_orders:restore", "Bring back a deleted schedule."),
+    ("history", "duly.cli.schedules:history", "Show who did what to a schedule, when and why."),
+    ("diff", "duly.cli.schedules:diff", "Show what a change changed, field by field."),
     (
         "occurrences",
-        "duly.cli.schedule.look:occurrences",
+        "duly.cli.schedules:occurrences",
         "Show what became of each expected occurrence.",
     ),
-    ("apply", "duly.cli.schedule.declared:apply", "Make schedules as a file declares them."),
+    ("apply", "duly.cli.schedule_files:apply", "Make schedules as a file declares them."),
     (
         "export",
-        "duly.cli.schedule.declared:export",
+        "duly.cli.schedule_files:export",
         "Write schedules as a file that apply reads back.",
     ),
 ):
@@ -154,45 +231,45 @@ for name, place, purpose in (
 
 run = App(name="run", help="Look at runs, wait for them, stop them, try them again.")
 for name, place, purpose in (
-    ("list", "duly.cli.run.look:list_runs", "List runs, newest first."),
+    ("list", "duly.cli.runs:list_runs", "List runs, newest first."),
     (
         "show",
-        "duly.cli.run.look:show",
+        "duly.cli.runs:show",
         "Show all about a run: where it came from, each step, each attempt.",
     ),
-    ("attempts", "duly.cli.run.attempts:attempts", "Show each attempt of a run, with its error."),
-    ("missing", "duly.cli.run.missing:missing", "Show what was expected and has no run."),
+    ("attempts", "duly.cli.runs:attempts", "Show each attempt of a run, with its error."),
+    ("missing", "duly.cli.runs:missing", "Show what was expected and has no run."),
     (
         "ambiguous",
-        "duly.cli.run.attempts:ambiguous",
+        "duly.cli.runs:ambiguous",
         "List runs of which nobody knows what they did.",
     ),
-    ("why", "duly.cli.run.why:why", "Say why a run is late, stuck, waiting or dead."),
-    ("logs", "duly.cli.run.logs:logs", "Show what a run's attempts have written; -f follows."),
+    ("why", "duly.cli.runs:why", "Say why a run is late, stuck, waiting or dead."),
+    ("logs", "duly.cli.runs:logs", "Show what a run's attempts have written; -f follows."),
     (
         "wait",
-        "duly.cli.run.wait:wait",
+        "duly.cli.run_wait:wait",
         "Wait until runs are over; the exit code says how they ended.",
     ),
-    ("cancel", "duly.cli.run.cancel:cancel", "Stop runs: at once, or by asking whoever runs them."),
+    ("cancel", "duly.cli.run_orders:cancel", "Stop runs: at once, or by asking whoever runs them."),
     (
         "retry",
-        "duly.cli.run.dead_letters:retry",
+        "duly.cli.run_orders:retry",
         "Queue dead runs again, or try a waiting one at once.",
     ),
-    ("discard", "duly.cli.run.dead_letters:discard", "Give up dead runs for good."),
-    ("edit", "duly.cli.run.edit:edit", "Give a dead run other arguments."),
-    ("resume", "duly.cli.run.doubts:resume", "Try a run in doubt again from its last checkpoint."),
-    ("reconcile", "duly.cli.run.doubts:reconcile", "Record what has become of a run in doubt."),
-    ("skip", "duly.cli.run.repeating:skip", "Leave runs in doubt as they are, on record."),
+    ("discard", "duly.cli.run_orders:discard", "Give up dead runs for good."),
+    ("edit", "duly.cli.run_orders:edit", "Give a dead run other arguments."),
+    ("resume", "duly.cli.inbox:resume", "Try a run in doubt again from its last checkpoint."),
+    ("reconcile", "duly.cli.inbox:reconcile", "Record what has become of a run in doubt."),
+    ("skip", "duly.cli.run_orders:skip", "Leave runs in doubt as they are, on record."),
     (
         "rerun",
-        "duly.cli.run.repeating:rerun",
+        "duly.cli.run_orders:rerun",
         "Run once more what runs were to do; --repair does only the rest.",
     ),
     (
         "verify",
-        "duly.cli.run.doubts:verify",
+        "duly.cli.inbox:verify",
         "Have the result of a run checked by its task's own check.",
     ),
 ):

@@ -1,21 +1,27 @@
-"""Which schedule or run is meant: a name, an id, a label, or a beginning that only one has."""
+"""Which schedule, run or instant is meant; hints at other tenants."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 from difflib import get_close_matches
+from shlex import quote
 from typing import Annotated
 from uuid import UUID
 
 from cyclopts import Parameter
 
 from duly.app import App
-from duly.cli.undoing import undo_text
+from duly.cli.confirm import counted, undo_text
+from duly.cli.output import print_line
+from duly.cli.times import read_moment
 from duly.client.run_view import DelayedRun, Run
 from duly.client.schedule_view import Schedule
+from duly.clock import SystemClock
 from duly.errors import NotFound, UsageError
+from duly.timetable.instants import utc_text
 
 RunName = Annotated[str, Parameter(help="Its id, the beginning of it, its label or its key.")]
 """A run as a command is given it."""
@@ -144,3 +150,40 @@ def _suggestion(app: App, text: str) -> str:
     if close:
         return f"did you mean {' or '.join(close)}?"
     return "see duly schedule list"
+
+
+AsOf = Annotated[
+    str | None,
+    Parameter(
+        name="--as-of",
+        allow_leading_hyphen=True,
+        help="Show what was so then: an ISO time, today, -2h.",
+    ),
+]
+
+
+def read_as_of(app: App, text: str, tz: str = "UTC") -> datetime:
+    """Read the instant; what is to come nobody knows."""
+    at = read_moment(text, tz, SystemClock(), "as-of")
+    now = app.status().now
+    if at > now:
+        problem, remedy = "lies in the future", f"give an instant before {utc_text(now)}"
+        raise UsageError("as-of", text, problem, remedy)
+    return at
+
+
+SHOWN_MAX = 5
+
+
+def print_elsewhere(app: App, states: tuple[str, ...] = ()) -> None:
+    """Say how many open runs other tenants have, in these states or in any."""
+    counts = {
+        tenant: sum(count for state, count in found.items() if not states or state in states)
+        for tenant, found in app.status().tenants.items()
+        if tenant != app.tenant
+    }
+    others = [(tenant, count) for tenant, count in counts.items() if count]
+    for tenant, count in others[:SHOWN_MAX]:
+        print_line(f"{counted(count, 'open run')} in tenant {tenant}: --tenant {quote(tenant)}")
+    if len(others) > SHOWN_MAX:
+        print_line(f"and some in {len(others) - SHOWN_MAX:,} more tenants: duly status --json")

@@ -1,12 +1,26 @@
-"""How commands write times: never without a zone, and a distance beside it where that helps."""
+"""Instants as they are typed and printed, and previews of what a rule brings."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
-from duly.domain.instants import SECOND_US, to_microseconds
-from duly.domain.time_texts import clock_name_and_offset, distance_text, units_text
-from duly.domain.zones.database import default_zones
+from duly.cli.output import print_line, print_table
+from duly.timetable.instants import (
+    SECOND_US,
+    clock_name_and_offset,
+    distance_text,
+    iso_utc,
+    to_microseconds,
+    units_text,
+)
+from duly.timetable.language.detect import moment_from
+from duly.timetable.preview import Preview
+from duly.timetable.zones import default_zones
+
+if TYPE_CHECKING:
+    from duly.clock import Clock
+
 
 _MILLISECOND_US = 1000
 _ONE_PERCENT = 0.01
@@ -58,3 +72,39 @@ def lateness_text(late: timedelta | None) -> str:
 def share_text(share: float) -> str:
     """Say a part of a whole in percent; a little is not nothing."""
     return "<1%" if 0 < share < _ONE_PERCENT else f"{share:.0%}"
+
+
+def read_moment(text: str, tz: str, clock: Clock, field: str) -> datetime:
+    """Read a moment; wall times and days are meant in `tz`."""
+    return moment_from(text, tz, clock.now(), field)
+
+
+QUIET_CHANGES_MAX = 3
+
+
+def print_occurrences(found: Preview, *, is_from_now: bool, since: datetime | None = None) -> None:
+    """Print the occurrences as a table, with their distance from `since`, or the preview's start.
+
+    A star marks what a clock change touches.
+    """
+    sign = "in" if is_from_now else "+"
+    rows = [
+        (
+            wall_text(occurrence.local, occurrence.abbreviation)
+            + (" *" if occurrence.change else ""),
+            iso_utc(occurrence.utc),
+            f"{sign} {distance_text(since or found.after, occurrence.utc)}",
+        )
+        for occurrence in found.occurrences
+    ]
+    print_table((f"local time ({found.tz})", "UTC", "distance"), rows)
+
+
+def print_changes(found: Preview) -> None:
+    """Print what clock changes do: those that touch an occurrence, then a few that do not."""
+    for change in found.changes:
+        if change.affects:
+            print_line(("* ", "bold yellow"), change.text)
+    quiet = [change for change in found.changes if not change.affects]
+    for change in quiet[:QUIET_CHANGES_MAX]:
+        print_line((f"  {change.text}", "dim"))

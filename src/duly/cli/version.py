@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 
 from duly.cli.output import console, print_json
-from duly.domain.zones.database import default_zones
+from duly.timetable.zones import default_zones
 
 
 def version(*, json: bool = False) -> None:

@@ -7,19 +7,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.domain.alert_kinds import USUAL
-from duly.domain.durations import duration_text
-from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
+from duly.domain.alert_rules import USUAL
 from duly.store.alert_rulings import version_of
+from duly.timetable.instants import (
+    duration_text,
+    from_microseconds,
+    iso_or_none,
+    iso_utc,
+    moment_or_none,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from duly.domain.alert_delivery import DeliveryRecord
     from duly.domain.alert_rules import Rule
-    from duly.domain.alerting import AlertRecord
-    from duly.store.alerting import TermRecord
+    from duly.domain.alerts import AlertRecord, DeliveryRecord
+    from duly.store.ports.alerts import TermRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

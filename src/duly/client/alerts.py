@@ -16,7 +16,7 @@ from duly.client.alert_view import (
     rule_view,
     silence_view,
 )
-from duly.client.reading import (
+from duly.client.parameters import (
     check_reachable,
     one_or_several,
     read_choice,
@@ -28,14 +28,12 @@ from duly.client.reading import (
     require_reason,
 )
 from duly.domain.alert_channels import ChannelConfig, read_channel
-from duly.domain.alert_kinds import AlertKind
-from duly.domain.alert_rules import Rulebook, read_rule, rule_from_json
-from duly.domain.alerting import SUBJECT_LENGTH_MAX, AlertId, AlertState
-from duly.domain.identity import identity_text, read_identity, schedule_id
-from duly.domain.instants import DAY, SECOND_US
+from duly.domain.alert_rules import AlertKind, Rulebook, read_rule, rule_from_json
+from duly.domain.alerts import SUBJECT_LENGTH_MAX, AlertId, AlertState
+from duly.domain.ids import identity_text, read_identity, schedule_id
 from duly.errors import Conflict, NotFound, Outdated, UsageError, require_text
 from duly.store.alert_rulings import version_of
-from duly.store.alerting import (
+from duly.store.ports.alerts import (
     LISTED_MAX,
     UNSAID,
     AcknowledgeAlert,
@@ -44,15 +42,16 @@ from duly.store.alerting import (
     SetTerm,
     TermSort,
 )
+from duly.timetable.instants import DAY, SECOND_US
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.client.alert_view import Alert
     from duly.client.caller import Caller
-    from duly.client.reading import Delay, Instant
+    from duly.client.parameters import Delay, Instant
     from duly.domain.alert_rules import Rule
-    from duly.store.alerting import TermRecord
+    from duly.store.ports.alerts import TermRecord
 
 ALL = "all"
 LOG = ChannelConfig(name="log", kind="log", options={})

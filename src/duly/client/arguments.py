@@ -1,4 +1,8 @@
-"""A task's arguments: checked against its signature and types, and written as canonical JSON.
+"""A task's arguments: checked against its signature, written as canonical JSON, read back.
+
+For signatures of plain types alone, where one pass gives the very values that reading JSON and
+checking each argument would. Whatever it does not take is left to that slower way, which knows how
+to say what is wrong.
 
 What is stored is what a worker will be able to read back into the annotated types; it is tried
 here, so that a payload which no worker could read is refused before it is promised.
@@ -9,25 +13,74 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 from keyword import iskeyword
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict
 
 from duly.client.json_values import lower_first, plain_value
-from duly.client.quick_reading import quick_reader
 from duly.client.run_view import Run
 from duly.domain.schedules import canonical_json
-from duly.domain.secrets import Secret, SecretReference, read_reference
+from duly.domain.secret_refs import Secret, SecretReference, read_reference
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
-    from duly.client.quick_reading import Read
+    from collections.abc import Collection
+
     from duly.config import Settings
+
+    Read = Callable[[str], dict[str, Any]]
+
+
+_PLAIN = frozenset((str, int, float, bool, types.NoneType))
+
+
+def quick_reader(kinds: Mapping[str, Any], required: Collection[str]) -> Read | None:
+    """Return what reads arguments of these types, and raises for all others; None without one."""
+    if not all(_is_plain(kind) for kind in kinds.values()):
+        return None
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        (name, kind) if name in required else (name, Union[kind, msgspec.UnsetType], UNSET)  # noqa: UP007 - a type that is worked out
+        for name, kind in kinds.items()
+    ]
+    # By name, in whichever order: a parameter with a default may come before one without.
+    shape = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True, kw_only=True)
+    decode = msgspec.json.Decoder(shape).decode
+
+    def read(text: str) -> dict[str, Any]:
+        given = asdict(decode(text))
+        if UNSET in given.values():
+            return {name: value for name, value in given.items() if value is not UNSET}
+        return given
+
+    return read
+
+
+def _is_plain(kind: Any) -> bool:  # noqa: ANN401 - a type
+    """Say whether a type is one of JSON's own, or made of them."""
+    if kind is Any or kind in _PLAIN:
+        return True
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (list, types.UnionType, Union):
+        return all(_is_plain(part) for part in parts)
+    return origin is dict and parts[0] is str and _is_plain(parts[1])
+
 
 _NOTHING = "{}"
 _RUN_NAMES = frozenset({"Run", "duly.Run"})

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.run_view import progress_json
-from duly.domain.attempts import Progress, Reason, attempt_name
-from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.enums import AttemptState, RunState
+from duly.domain.runs import Progress, Reason, attempt_name
+from duly.timetable.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.client.run_view import Run
-    from duly.domain.attempts import AttemptRecord, LateWord, LineRecord, ProgressRecord
+    from duly.domain.runs import AttemptRecord, LateWord, LineRecord, ProgressRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,29 +1,412 @@
-"""The audit trail in a program's hands: who did what, when, why and from where (A2)."""
+"""Audit trail: pages, events after a number, verification of seals, export of the trail.
+
+They are the entries of the audit trail. Whoever follows goes on from where the last page ended, and
+sees each of them once, whatever was committed late.
+
+A file holds the entries as JSON lines, each stretch followed by its seal: whoever has it can verify
+it without the store, and compare the store with it later.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 from uuid import UUID
 
-from duly.client.history import HistoryEntry, entry_view
+from duly.client.export import written
 from duly.client.paging import PAGE_DEFAULT, Page, read_cursor, read_page_limit, write_cursor
-from duly.client.reading import read_instant, read_looked_for
+from duly.client.parameters import read_instant, read_looked_for
 from duly.client.runs import run_views
-from duly.client.sealing import export_trail, verify_store
-from duly.domain.identity import RunId, read_identity
-from duly.store.reading import AuditFilter
+from duly.client.schedule_history import HistoryEntry, entry_view
+from duly.domain.audit import (
+    FORMAT,
+    FORMATS,
+    Chain,
+    Seal,
+    SealedEntry,
+    Tampering,
+    Trace,
+    entry_facts,
+    is_covered,
+    sealed_entry,
+)
+from duly.domain.ids import RunId, read_identity
+from duly.errors import UsageError
+from duly.store.ports.audit import AuditAfter
+from duly.store.ports.queries import PAGE_MAX, AuditFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-    from typing import BinaryIO
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from duly.client.caller import Caller
-    from duly.client.counting import Tell
-    from duly.client.reading import Instant
-    from duly.client.sealing import ExportedTrail, Verified
+    from duly.client.caller import Caller, Tell
+    from duly.client.parameters import Instant
+    from duly.domain.audit import AuditEntry
+    from duly.store.ports import Store
+
+
+NUMBER_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Events in their order, and the number to go on from."""
+
+    items: tuple[HistoryEntry, ...]
+    through: int
+    """Give it as `number` to see what comes next; it may have grown though there are no items."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {"items": [one.to_json() for one in self.items], "through": self.through}
+
+
+class Events:
+    """What happens, to be followed."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def after(
+        self, number: int | None = None, *, limit: int = PAGE_MAX, all_tenants: bool = False
+    ) -> EventPage:
+        """Return events of higher numbers, oldest first; of None none: only where they end now."""
+        if number is not None and not (_is_whole(number) and 0 <= number <= NUMBER_MAX):
+            remedy = "give the number of the last event that was seen, or 0 for all there are"
+            raise UsageError("after", number, "is not the number of an event", remedy)
+        if not (_is_whole(limit) and 1 <= limit <= PAGE_MAX):
+            raise UsageError("limit", limit, "is out of range", f"give 1 to {PAGE_MAX:,}")
+        if all_tenants:
+            self._caller.require_operator("follow what happens to others")
+        tenant = None if all_tenants else self._caller.tenant
+        command = AuditAfter(after=number, tenant=tenant, limit=limit)
+        page = self._caller.store.follow_audit(command)
+        return EventPage(tuple(entry_view(one) for one in page.entries), page.through)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+SEALS_PAGE = 20
+ENTRIES_PAGE = 1000
+TRACES_MAX = 1000
+LINE_BYTES_MAX = 64 * 1024 * 1024
+_NUMBER_MIN = -(1 << 63)
+_HASH_BYTES = 32
+_EXPORT = "give a file of duly audit export"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What a look at the whole trail has found."""
+
+    source: str
+    seals: int
+    entries: int
+    """How many entries there are under seals."""
+    unsealed: int
+    """How many are too young: the sealer has not come to them yet."""
+    uncovered: int
+    """How many tell an address or a credential under a seal of a program that knew of neither: of
+    these, whatever else they say is protected."""
+    head: str | None
+    """The last seal's number and hash: kept elsewhere, it proves later that nothing was redone."""
+    traces: tuple[Trace, ...]
+    """What does not agree, the first thousand of it."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether everything agrees."""
+        return not self.traces
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "source": self.source,
+            "is_sound": self.is_sound,
+            "seals": self.seals,
+            "entries": self.entries,
+            "unsealed": self.unsealed,
+            "uncovered": self.uncovered,
+            "head": self.head,
+            "traces": [one.to_json() for one in self.traces],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedTrail:
+    """What was exported of an audit trail."""
+
+    source: str
+    seals: int
+    entries: int
+    head: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        counts = {"seals": self.seals, "entries": self.entries}
+        return {"source": self.source, **counts, "head": self.head}
+
+
+class Stretch:
+    """Entries one after the other, as seals of one format or another would name them."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self._named: dict[int, list[SealedEntry]] = {}
+        self._uncovered: dict[int, int] = {}
+
+    def add(self, facts: dict[str, Any], formats: Iterable[int]) -> None:
+        """Add an entry; which format its seal has may be known, or come later."""
+        self.numbers.append(facts["number"])
+        for made_as in formats:
+            self._named.setdefault(made_as, []).append(sealed_entry(facts, made_as))
+            if not is_covered(facts, made_as):
+                self._uncovered[made_as] = self._uncovered.get(made_as, 0) + 1
+
+    def named(self, made_as: int) -> list[SealedEntry]:
+        """Return the entries as a seal of a format names them; of one that nobody knows, ours."""
+        return self._named.get(made_as, self._named.get(FORMAT, []))
+
+    def uncovered(self, made_as: int) -> int:
+        """Return how many say what a seal of a format does not speak about."""
+        return self._uncovered.get(made_as, 0)
+
+
+class Verifying:
+    """Counts what is verified, and gathers what does not agree."""
+
+    def __init__(self, known: str | None) -> None:
+        self._known = None if known is None else read_head(known)
+        self._chain = Chain()
+        self._seals = self._entries = self._unsealed = self._uncovered = 0
+        self._traces: list[Trace] = []
+
+    def add_seal(self, seal: Seal, found: Stretch) -> None:
+        """Compare a seal with what was found of its stretch."""
+        self._seals += 1
+        self._entries += len(found.numbers)
+        self._uncovered += found.uncovered(seal.format)
+        for trace in self._chain.follow(seal, found.named(seal.format)):
+            self._tell(trace)
+        if self._known is not None and seal.number == self._known[0]:
+            if seal.hash != self._known[1]:
+                problem = "is not the one that was known: the chain was made anew"
+                self._tell(Trace(Tampering.SEAL, seal.number, problem))
+            self._known = None
+
+    def add_unsealed(self, found: Stretch) -> None:
+        """Count entries after the last seal; one of a number below that was inserted."""
+        through = 0 if self._chain.last is None else self._chain.last.through
+        for number in found.numbers:
+            if number <= through:
+                self._tell(Trace(Tampering.INSERTED, number, "stands after the last seal"))
+            else:
+                self._unsealed += 1
+
+    def done(self, source: str) -> Verified:
+        """Return what was found."""
+        if self._known is not None:
+            problem = "is not there, though it was known"
+            self._tell(Trace(Tampering.SEAL, self._known[0], problem))
+        return Verified(
+            source=source,
+            seals=self._seals,
+            entries=self._entries,
+            unsealed=self._unsealed,
+            uncovered=self._uncovered,
+            head=head_text(self._chain.last),
+            traces=tuple(self._traces),
+        )
+
+    def _tell(self, trace: Trace) -> None:
+        if len(self._traces) < TRACES_MAX:
+            self._traces.append(trace)
+
+
+def head_text(seal: Seal | None) -> str | None:
+    """Return a seal in short: its number and its hash."""
+    return None if seal is None else f"{seal.number}:{seal.hash.hex()}"
+
+
+def read_head(text: str) -> tuple[int, bytes]:
+    """Read what `head_text` wrote."""
+    number, _, hashed = text.partition(":")
+    try:
+        found = int(number), bytes.fromhex(hashed)
+    except ValueError:
+        found = 0, b""
+    if found[0] < 1 or len(found[1]) != _HASH_BYTES:
+        remedy = "give what an earlier duly audit verify told as its head: 12:5f0c…"
+        raise UsageError("known", text, "is not the number and the hash of a seal", remedy)
+    return found
+
+
+def verify_store(store: Store, known: str | None, tell: Tell | None = None) -> Verified:
+    """Compare all seals of a store with its entries."""
+    verifying = Verifying(known)
+    for seal, entries in _told(_stretches(store), tell):
+        stretch = Stretch()
+        for one in entries:
+            stretch.add(entry_facts(one), () if seal is None else (seal.format,))
+        if seal is None:
+            verifying.add_unsealed(stretch)
+        else:
+            verifying.add_seal(seal, stretch)
+    return verifying.done(store.name)
+
+
+def export_trail(
+    store: Store, file: str | Path | BinaryIO, tell: Tell | None = None
+) -> ExportedTrail:
+    """Write the whole trail to a file, with its seals."""
+    seals = entries = 0
+    last: Seal | None = None
+    with written(file) as stream:
+        _write(stream, {"duly": "audit", "format": FORMAT, "source": store.name})
+        for seal, found in _told(_stretches(store), tell):
+            for one in found:
+                _write(stream, {"kind": "entry", **entry_facts(one)})
+            entries += len(found)
+            if seal is not None:
+                _write(stream, {"kind": "seal", **_seal_facts(seal)})
+                seals, last = seals + 1, seal
+        _write(stream, {"kind": "end", "seals": seals, "entries": entries})
+    return ExportedTrail(source=store.name, seals=seals, entries=entries, head=head_text(last))
+
+
+def verify_file(file: str | Path, known: str | None) -> Verified:
+    """Compare all seals of an exported file with its entries; no store is asked."""
+    verifying, name = Verifying(known), str(file)
+    stretch = Stretch()
+    source, is_whole = name, False
+    for number, document in enumerate(_documents(name), start=1):
+        try:
+            facts = {key: value for key, value in document.items() if key != "kind"}
+            match document:
+                case {"duly": "audit", "source": str(said)} if number == 1:
+                    source = said
+                case {"kind": "entry", "number": int()} if number > 1:
+                    stretch.add(facts, FORMATS)
+                case {"kind": "seal"} if number > 1:
+                    verifying.add_seal(_read_seal(facts), stretch)
+                    stretch = Stretch()
+                case {"kind": "end"} if number > 1:
+                    is_whole = True
+                case _:
+                    raise ValueError  # noqa: TRY301 - told below, as all that is not as we write it
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UsageError("file", name, f"can't be read in line {number}", _EXPORT) from error
+    if not is_whole:
+        raise UsageError("file", name, "has no end: it was cut short", "export the trail anew")
+    verifying.add_unsealed(stretch)
+    return verifying.done(f"{name} of {source}")
+
+
+def _told(
+    stretches: Iterator[tuple[Seal | None, list[AuditEntry]]], tell: Tell | None
+) -> Iterator[tuple[Seal | None, list[AuditEntry]]]:
+    """Hand stretches on, and tell how many entries there were so far."""
+    so_far = 0
+    for seal, entries in stretches:
+        so_far += len(entries)
+        if tell is not None:
+            tell(so_far)
+        yield seal, entries
+
+
+def _stretches(store: Store) -> Iterator[tuple[Seal | None, list[AuditEntry]]]:
+    """Return each seal with the entries of its stretch that are there; at last what has no seal."""
+    trail = _Trail(store)
+    for seal in _seals(store):
+        yield seal, trail.take(seal.through)
+    while rest := trail.take_page():
+        yield None, rest
+
+
+def _seals(store: Store) -> Iterator[Seal]:
+    after = 0
+    while page := store.list_seals(after, SEALS_PAGE):
+        yield from page
+        after = page[-1].number
+
+
+class _Trail:
+    """Reads entries in their order, a page at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._after = _NUMBER_MIN
+        self._page: list[AuditEntry] = []
+
+    def take(self, through: int) -> list[AuditEntry]:
+        """Return what follows up to a number."""
+        taken: list[AuditEntry] = []
+        while self._page or self._read():
+            upto = [one for one in self._page if one.number <= through]
+            taken += upto
+            self._page = self._page[len(upto) :]
+            if self._page:
+                break
+        return taken
+
+    def take_page(self) -> list[AuditEntry]:
+        """Return some of what follows."""
+        if not self._page:
+            self._read()
+        taken, self._page = self._page, []
+        return taken
+
+    def _read(self) -> bool:
+        self._page = self._store.read_trail(self._after, ENTRIES_PAGE)
+        if self._page:
+            self._after = self._page[-1].number
+        return bool(self._page)
+
+
+def _seal_facts(seal: Seal) -> dict[str, Any]:
+    return {
+        "number": seal.number,
+        "after": seal.after,
+        "through": seal.through,
+        "format": seal.format,
+        "sealed_at": seal.sealed_at,
+        "sealed_by": seal.sealed_by,
+        "hash": seal.hash.hex(),
+        "entries": [[number, digest.hex()] for number, digest in seal.entries],
+    }
+
+
+def _read_seal(facts: dict[str, Any]) -> Seal:
+    """Read a seal; ValueError for one that nobody wrote."""
+    hashed = bytes.fromhex(facts.pop("hash"))
+    entries = tuple(
+        SealedEntry(number, bytes.fromhex(digest)) for number, digest in facts.pop("entries")
+    )
+    numbers = (*facts.values(), *(one.number for one in entries))
+    if any(type(one) is not int for one in numbers):
+        raise ValueError
+    return Seal(entries=entries, **facts, hash=hashed)
+
+
+def _write(stream: BinaryIO, document: dict[str, Any]) -> None:
+    stream.write(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+
+
+def _documents(name: str) -> Iterator[Any]:
+    try:
+        with Path(name).open("rb") as stream:
+            while line := stream.readline(LINE_BYTES_MAX):
+                yield json.loads(line)
+    except OSError as error:
+        problem = f"can't be read ({error.strerror or error})"
+        raise UsageError("file", name, problem, _EXPORT) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError("file", name, "is not made of JSON lines", _EXPORT) from error
+
 
 _NUMBER_BYTES = 8
 _ID = re.compile(r"(?<![\w-])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])")

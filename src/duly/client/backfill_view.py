@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.domain.instants import from_microseconds, iso_utc
+from duly.timetable.instants import from_microseconds, iso_utc
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly.store.backfilling import BackfillRecord
+    from duly.store.ports.backfill import BackfillRecord
 
 
 @dataclass(frozen=True, slots=True)

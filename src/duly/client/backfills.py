@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot, backfill_view
-from duly.client.reading import (
+from duly.client.enqueue import backfill_spans, told_order
+from duly.client.parameters import (
     Instant,
     one_or_several,
     read_choice,
@@ -17,35 +18,36 @@ from duly.client.reading import (
     require_reason,
 )
 from duly.client.schedule_orders import find_schedule
-from duly.client.spans import backfill_spans, told_order
-from duly.domain.backfill_steps import Span, first_of, rest_of
-from duly.domain.backfilling import (
+from duly.domain.backfill import (
     FILLED,
     NEVER,
     BackfillMode,
     BackfillOrder,
     BackfillStatus,
     SlotClass,
+    Span,
+    first_of,
+    rest_of,
     slots_of,
 )
-from duly.domain.identity import BackfillId, backfill_id, read_identity
-from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import ScheduleStatus
-from duly.domain.settling import Template
+from duly.domain.enums import ScheduleStatus
+from duly.domain.fire_planning import Template
+from duly.domain.ids import BackfillId, backfill_id, read_identity
 from duly.errors import Conflict, NotFound, UsageError
 from duly.store.backfill_rulings import RESUMES
-from duly.store.backfilling import LISTED_MAX, ChangeBackfill, CreateBackfill
-from duly.store.reading import AuditFilter
+from duly.store.ports.backfill import LISTED_MAX, ChangeBackfill, CreateBackfill
+from duly.store.ports.queries import AuditFilter
 from duly.store.rulings import id_taken
+from duly.timetable.instants import from_microseconds, iso_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from duly.client.caller import Caller
     from duly.client.schedule_orders import Reference
-    from duly.domain.backfilling import Slot
-    from duly.store.backfilling import BackfillRecord
-    from duly.store.reading import Seen
+    from duly.domain.backfill import Slot
+    from duly.store.ports.backfill import BackfillRecord
+    from duly.store.ports.queries import Seen
 
 PER_MINUTE_DEFAULT = 60
 PER_MINUTE_MAX = 60_000

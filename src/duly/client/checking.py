@@ -9,20 +9,20 @@ from uuid import UUID
 from duly.client.json_values import plain_value
 from duly.client.run_view import Run  # noqa: TC001 - read when the check is made a task
 from duly.client.runs import Runs
-from duly.domain.checking import check_name, check_of, read_verdict
-from duly.domain.identity import RunId
-from duly.domain.literals import Lane, Origin, RunState
+from duly.domain.enums import Lane, Origin, RunState
+from duly.domain.ids import RunId
 from duly.domain.schedules import canonical_json
+from duly.domain.verification import check_name, check_of, read_verdict
 from duly.errors import Conflict
 from duly.store.effect_rulings import OPEN_TO_END
-from duly.store.effects import AddVerdict
-from duly.store.planning import AddRuns, NewRun
+from duly.store.ports.effects import AddVerdict
+from duly.store.ports.schedules import AddRuns, NewRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from duly.client.caller import Caller
-    from duly.client.run_orders import RunReference
+    from duly.client.runs import RunReference
 
 _DEPTH_MAX = 16
 

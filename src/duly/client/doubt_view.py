@@ -9,22 +9,21 @@ from uuid import UUID
 
 from duly.client.attempt_view import Attempt, attempt_view
 from duly.client.checking import Checks
-from duly.domain.advice import Advice, Choice, Doubt, advise
-from duly.domain.effects import EffectState
-from duly.domain.identity import RunId
-from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
-from duly.domain.literals import AttemptState, Effects, Finding, RunState
+from duly.domain.effects import Advice, Choice, Doubt, EffectState, advise
+from duly.domain.enums import AttemptState, Effects, Finding, RunState
+from duly.domain.ids import RunId
+from duly.timetable.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from duly.client.caller import Caller
+    from duly.client.inbox import Settled
     from duly.client.run_view import Run
-    from duly.client.settled_effects import Settled
     from duly.domain.effects import EffectRecord
-    from duly.store.effects import VerdictRecord
-    from duly.store.surveys import Evidence
+    from duly.store.ports.effects import VerdictRecord
+    from duly.store.ports.queries import Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""The inbox: runs of which nobody knows what they did, the safest thing to do, and doing it (E5).
+"""Runs in doubt: what is safest, deciding, checks, settled effects.
+
+The ledger says what the attempt could tell. Who has looked since, a person or a check, settles the
+run and not the entry: so that is read from the trail of decisions and shown next to it (E5, R2).
 
 What is advised follows from what is on record; what is chosen is a person's, with a reason. A
 choice that may do something a second time is confirmed by giving the run's id once more.
@@ -21,32 +24,109 @@ from duly.client.doubt_view import (
     inbox_items,
     rerun_risk,
 )
+from duly.client.enqueue import read_order_id
 from duly.client.json_values import plain_value
-from duly.client.ordering import read_order_id
-from duly.client.reading import read_limit, require_reason
-from duly.client.run_orders import rerun_told
-from duly.client.runs import run_views
-from duly.client.settled_effects import read_settled
-from duly.domain.advice import Choice
-from duly.domain.identity import RunId, ordered_run_id
-from duly.domain.literals import RunState
+from duly.client.parameters import read_limit, require_reason
+from duly.client.runs import rerun_told, run_views
+from duly.domain.effects import Choice, EffectState
+from duly.domain.enums import Finding, RunState
+from duly.domain.ids import RunId, ordered_run_id
 from duly.domain.schedules import canonical_json
 from duly.errors import NotFound, UsageError
 from duly.store.effect_rulings import REPEATING
-from duly.store.effects import FREE_TASK, OrderTask, Rerun, SettleDoubt
+from duly.store.ports.effects import FREE_TASK, OrderTask, Rerun, SettleDoubt
+from duly.store.ports.queries import EFFECTS_MAX, AuditFilter
 from duly.store.rulings import id_taken
-from duly.store.surveys import EFFECTS_MAX
 from duly.store.work_rulings import not_in_doubt
+from duly.timetable.instants import from_microseconds, iso_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from duly.client.caller import Caller
-    from duly.client.run_orders import RunReference
     from duly.client.run_view import Run
-    from duly.client.runs import Runs
-    from duly.domain.scope import Scope
-    from duly.store.effects import TaskOrder
+    from duly.client.runs import RunReference, Runs
+    from duly.domain.audit import AuditEntry
+    from duly.domain.effects import EffectRecord
+    from duly.domain.verification import Scope
+    from duly.store.ports import Store
+    from duly.store.ports.effects import TaskOrder
+
+
+ENTRIES_MAX = 200
+DONE, NOT_DONE, LEFT = "done", "not done", "left as it is"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """Who has decided what about an effect of which the ledger doesn't know."""
+
+    as_: str
+    """done, not done, or left as it is."""
+    by: str
+    at: datetime
+    reason: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "as": self.as_,
+            "by": self.by,
+            "at": iso_utc(self.at),
+            "reason": self.reason,
+        }
+
+
+def read_settled(store: Store, effects: Sequence[EffectRecord]) -> dict[str, Settled]:
+    """Return what was decided about unknown effects, by their keys; nothing is read for others."""
+    unknown = [one for one in effects if one.state is EffectState.UNKNOWN]
+    found: dict[str, Settled] = {}
+    for run_id in sorted({one.run_id for one in unknown}):
+        decisions = _decisions(store, run_id)
+        for effect in unknown:
+            if effect.run_id == run_id and (told := _settled(effect, decisions)) is not None:
+                found[effect.key] = told
+    return found
+
+
+def _decisions(store: Store, run_id: RunId) -> list[AuditEntry]:
+    """Return what was decided about a run, newest first."""
+    entries = store.list_audit(AuditFilter(subject_id=run_id, limit=ENTRIES_MAX))
+    return [one for one in entries if one.action in {"run.settled", "run.verdict"}]
+
+
+def _settled(effect: EffectRecord, decisions: Sequence[AuditEntry]) -> Settled | None:
+    for entry in decisions:
+        # What was decided before it was begun once more says nothing about that.
+        if entry.at >= effect.begun_at and (as_ := _as(entry)) is not None:
+            return Settled(
+                as_=as_,
+                by=_who(entry),
+                at=from_microseconds(entry.at),
+                reason=entry.actor.reason,
+            )
+    return None
+
+
+def _as(entry: AuditEntry) -> str | None:
+    after = entry.after or {}
+    if entry.action == "run.verdict":
+        return DONE if after.get("finding") == Finding.PRESENT else None
+    match after.get("choice"):
+        case Choice.RECONCILE if "done" in after:
+            return DONE if after["done"] else NOT_DONE
+        case Choice.SKIP:
+            return LEFT
+        case _:
+            return None
+
+
+def _who(entry: AuditEntry) -> str:
+    if entry.action == "run.verdict":
+        return f"check {(entry.after or {}).get('by', '')}".strip()
+    return entry.actor.name
+
 
 EFFECTS_SHOWN_MAX = EFFECTS_MAX
 LISTED_DEFAULT = 100

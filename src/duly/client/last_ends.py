@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
+from duly.timetable.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly.domain.last_ends import LastEnd, LastEnds, LastError
+    from duly.domain.vitals import LastEnd, LastEnds, LastError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,25 +1,56 @@
-"""Limits in a program's hands: how many runs may go on, and how often, in the whole fleet (R8, B4).
+"""Limits, quotas, breakers, queues, workers, owners.
 
 Tasks declare limits in code; what a person sets here is heeded before that, until it is removed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
+from duly.client.parameters import read_limit as read_page_limit
+from duly.client.parameters import (
+    read_looked_for,
+    read_owner,
+    read_queue,
+    read_tenant,
+    require_reason,
+)
+from duly.client.schedule_orders import Order, apply_order
+from duly.client.selections import ONE_BY_ONE_MAX
+from duly.client.status import member_status, read_status
 from duly.domain.limits import place_text, read_limit, read_scope, tenant_of
-from duly.errors import UsageError
-from duly.store.admission import SetLimit
+from duly.domain.quotas import (
+    EACH_OWNER,
+    OWNED_DEFAULT,
+    Counted,
+    decide_gone,
+    gone_reason,
+    read_most,
+)
+from duly.domain.quotas import read_scope as read_quota_scope
+from duly.domain.tasks import read_destination
+from duly.errors import Conflict, NotFound, UsageError
+from duly.store.ports.dispatch import MemberId, MemberKind, Standing
+from duly.store.ports.limits import SetLimit
+from duly.store.ports.operations import MarkOwner, OrderWorker, SetQuotas
+from duly.store.ports.queries import PAGE_MAX, OwnQueue
+from duly.timetable.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from duly.client.caller import Caller
+    from duly.client.status import MemberStatus
+    from duly.domain.ids import ScheduleId
     from duly.domain.limits import LimitRecord
-    from duly.store.admission import PlaceRecord
+    from duly.domain.quotas import GoneRecord, QuotaKey
+    from duly.domain.quotas import Quota as Record
+    from duly.domain.schedule_changes import Change
+    from duly.domain.schedules import ScheduleRecord
+    from duly.store.ports.limits import BreakerRecord, PlaceRecord
+    from duly.store.ports.operations import QueueRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,3 +190,546 @@ def _place_view(record: PlaceRecord) -> Place:
         waiting=record.waiting,
         next_at=moment_or_none(record.next_at),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """What is known of a destination."""
+
+    destination: str
+    state: str
+    """closed, open or half-open."""
+    succeeded: int
+    """While closed: how many attempts went well in the present window,"""
+    failed: int
+    """and how many failed for a reason of its own."""
+    running: int
+    """How many attempts are at it now; while half-open, probes among them."""
+    opened_at: datetime | None
+    """Since when it is left alone."""
+    retry_at: datetime | None
+    """While open: when it is tried again."""
+    updated_at: datetime
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether attempts are made as they fall due."""
+        return self.state == "closed"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "destination": self.destination,
+            "state": self.state,
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+            "running": self.running,
+            "opened_at": iso_or_none(self.opened_at),
+            "retry_at": iso_or_none(self.retry_at),
+            "updated_at": iso_utc(self.updated_at),
+        }
+
+
+# A class that has a method `list` can't name the type below it.
+ListedBreakers = list[Breaker]
+
+
+class Breakers:
+    """The breakers of a store, one for each destination that was ever called."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def list(self) -> ListedBreakers:
+        """Return all, by destination."""
+        return [_breaker_view(one) for one in self._caller.store.list_breakers()]
+
+    def get(self, destination: str) -> Breaker:
+        """Return one; NotFound if nobody was ever called by that name."""
+        name = _read(destination)
+        for one in self.list():
+            if one.destination == name:
+                return one
+        raise NotFound("destination", name, "list them with app.breakers.list()")
+
+    def reset(self, destination: str, *, reason: str | None = None) -> Breaker:
+        """Close one: whatever waits for it goes on at its time, and it is counted anew."""
+        self._caller.require_operator("reset breakers")
+        name = _read(destination)
+        return _breaker_view(self._caller.store.reset_breaker(name, self._caller.ordering(reason)))
+
+
+def _read(destination: object) -> str:
+    name = read_destination(destination)
+    if name is None:
+        raise UsageError("destination", None, "is missing", "give its name, such as 'stripe'")
+    return name
+
+
+def _breaker_view(record: BreakerRecord) -> Breaker:
+    breaker = record.breaker
+    opened_at, retry_at = breaker.opened_at, breaker.retry_at
+    return Breaker(
+        destination=record.destination,
+        state=str(breaker.state),
+        succeeded=breaker.succeeded,
+        failed=breaker.failed,
+        running=record.running,
+        opened_at=moment_or_none(opened_at),
+        retry_at=moment_or_none(retry_at),
+        updated_at=from_microseconds(record.updated_at),
+    )
+
+
+PAGE_DEFAULT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneOwner:
+    """An owner who is gone, and how far their schedules are paused."""
+
+    owner: str
+    tenant: str
+    gone_at: datetime
+    """When it was said first."""
+    said_by: str
+    paused: int = 0
+    """How many schedules the order has paused that this answers."""
+    active: int = 0
+    """How many fire all the same, or will again by themselves: give the order again."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "owner": self.owner,
+            "tenant": self.tenant,
+            "gone_at": iso_utc(self.gone_at),
+            "said_by": self.said_by,
+            "paused": self.paused,
+            "active": self.active,
+        }
+
+
+# A class that has a method `list` can't name the type below it.
+ListedOwners = list[GoneOwner]
+
+
+class OwnerPage(NamedTuple):
+    """A part of those who are gone, and after whom the next part begins."""
+
+    items: ListedOwners
+    after: str | None
+
+
+class Owners:
+    """The owners of a tenant's schedules."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def gone(self, owner: str, *, reason: str) -> GoneOwner:
+        """Say that an owner is gone: what fires for them is paused, and nothing new is made.
+
+        Each schedule is paused by itself, a thousand by one order. Given again, the order goes on
+        with what is left: until `active` is 0, or after a process died in the middle.
+        """
+        name = _read_name(owner)
+        require_reason(reason)
+        store, tenant = self._caller.store, self._caller.tenant
+        marked = store.mark_gone(self._command(name, reason))
+        found = store.list_active_of(tenant, name, ONE_BY_ONE_MAX)
+        paused = sum(self._pause(one, name, reason) for one in found)
+        left = store.list_active_of(tenant, name, PAGE_MAX)
+        return _owner_view(marked, paused=paused, active=len(left))
+
+    def back(self, owner: str, *, reason: str | None = None) -> GoneOwner:
+        """Say that an owner is back: schedules can be made and resumed for them again.
+
+        What was paused stays paused until somebody resumes it. Return what was on record.
+        """
+        name = _read_name(owner)
+        store, tenant = self._caller.store, self._caller.tenant
+        was = store.mark_back(self._command(name, reason))
+        return _owner_view(was, active=len(store.list_active_of(tenant, name, PAGE_MAX)))
+
+    def list(self, *, limit: int = PAGE_DEFAULT, after: str | None = None) -> ListedOwners:
+        """Return who is gone, by name; `after` goes on behind a name."""
+        return self.page(limit=limit, after=after).items
+
+    def page(self, *, limit: int = PAGE_DEFAULT, after: str | None = None) -> OwnerPage:
+        """Return a part of those who are gone, and after whom the next part begins."""
+        most = read_page_limit(limit, PAGE_MAX)
+        last = read_looked_for("after", after) or ""
+        found = self._caller.store.list_gone(self._caller.tenant, last, most)
+        views = [_owner_view(one, active=one.active) for one in found]
+        return OwnerPage(views, views[-1].owner if len(views) == most else None)
+
+    def _command(self, owner: str, reason: str | None) -> MarkOwner:
+        actor = self._caller.ordering(reason)
+        return MarkOwner(owner=owner, tenant=self._caller.tenant, actor=actor)
+
+    def _pause(self, schedule: ScheduleId, owner: str, reason: str) -> bool:
+        """Pause one, if it is still theirs and active; say whether it was."""
+        seen = self._caller.store.get_schedule(schedule, self._caller.tenant)
+        if seen is None:
+            return False
+        why = gone_reason(owner, reason)
+        is_paused = False
+
+        def decide(record: ScheduleRecord, _now: int) -> Change | None:
+            nonlocal is_paused
+            change = decide_gone(record, owner, why)
+            is_paused = change is not None
+            return change
+
+        try:
+            apply_order(self._caller, seen, decide, Order(reason=reason))
+        except (Conflict, NotFound):
+            return False  # it kept changing, and is told among what is left; or it is no more
+        return is_paused
+
+
+def _read_name(owner: object) -> str:
+    name = read_owner(owner)
+    if name is None:
+        raise UsageError("owner", owner, "is missing", "name the owner, as schedules do")
+    return name
+
+
+def _owner_view(record: GoneRecord, *, paused: int = 0, active: int = 0) -> GoneOwner:
+    return GoneOwner(
+        owner=record.owner,
+        tenant=record.tenant,
+        gone_at=from_microseconds(record.gone_at),
+        said_by=record.said_by,
+        paused=paused,
+        active=active,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A queue on one line."""
+
+    name: str
+    queued: int
+    running: int
+    oldest_at: datetime | None
+    """When the one that waits longest was queued."""
+    paused_at: datetime | None
+    paused_by: str | None
+    reason: str | None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is handed out from it."""
+        return self.paused_at is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "name": self.name,
+            "queued": self.queued,
+            "running": self.running,
+            "oldest_at": iso_or_none(self.oldest_at),
+            "paused_at": iso_or_none(self.paused_at),
+            "paused_by": self.paused_by,
+            "reason": self.reason,
+        }
+
+
+# A class that has a method `list` can't name the type below it.
+ListedQueues = list[Queue]
+
+
+class Queues:
+    """The queues of a store."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def list(self) -> ListedQueues:
+        """Return queues that hold something or are paused, by name.
+
+        To a tenant's caller they hold what is its own.
+        """
+        found = self._caller.store.list_queues()
+        if self._caller.is_confined:
+            found = _own(found, self._caller.store.count_tenant(self._caller.tenant).queues)
+        return [_queue_view(one) for one in found]
+
+    def get(self, name: str) -> Queue:
+        """Return a queue by its name; one that nobody has used holds nothing."""
+        return self._get(read_queue(name))
+
+    def pause(self, name: str, *, reason: str | None = None) -> Queue:
+        """Hand out nothing from a queue, until it is resumed; what runs goes on."""
+        self._caller.require_operator("pause queues")
+        queue = read_queue(name)
+        self._caller.store.pause_queue(queue, self._caller.ordering(reason))
+        return self._get(queue)
+
+    def resume(self, name: str, *, reason: str | None = None) -> Queue:
+        """Hand out again; no error if it is not paused."""
+        self._caller.require_operator("resume queues")
+        queue = read_queue(name)
+        self._caller.store.resume_queue(queue, self._caller.ordering(reason))
+        return self._get(queue)
+
+    def _get(self, name: str) -> Queue:
+        for queue in self.list():
+            if queue.name == name:
+                return queue
+        return Queue(
+            name=name,
+            queued=0,
+            running=0,
+            oldest_at=None,
+            paused_at=None,
+            paused_by=None,
+            reason=None,
+        )
+
+
+def _own(found: Sequence[QueueRecord], own: Mapping[str, OwnQueue]) -> list[QueueRecord]:
+    """Return queues as one tenant sees them: what it has there, and whether they are paused."""
+    nothing = OwnQueue(0, None, 0)
+    return [
+        replace(one, queued=mine.queued, oldest_at=mine.oldest_at, running=mine.running)
+        for one in found
+        for mine in [own.get(one.name, nothing)]
+        if one.paused_at is not None or mine != nothing
+    ]
+
+
+def _queue_view(record: QueueRecord) -> Queue:
+    return Queue(
+        name=record.name,
+        queued=record.queued,
+        running=record.running,
+        oldest_at=moment_or_none(record.oldest_at),
+        paused_at=moment_or_none(record.paused_at),
+        paused_by=record.paused_by,
+        reason=record.reason,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """One quota on one line."""
+
+    scope: str
+    """Whose: `owner:anna`, `owner:*` (each by itself), `tenant:acme`, `tenant:*`, `all`."""
+    tenant: str | None
+    """Of an owner's own quota: whose owner."""
+    counted: str
+    """What it bounds: schedules (active), creations (of schedules in a minute), pending (runs)."""
+    most: int | None
+    """None for no bound."""
+    version: int
+    """Grows with every change; 0 for the one that holds unless somebody says otherwise."""
+    updated_at: datetime | None
+    updated_by: str | None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set it."""
+        return self.version == 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "scope": self.scope,
+            "tenant": self.tenant,
+            "counted": self.counted,
+            "most": self.most,
+            "version": self.version,
+            "is_default": self.is_default,
+            "updated_at": iso_or_none(self.updated_at),
+            "updated_by": self.updated_by,
+        }
+
+
+# A class that has a method `list` can't name the type below it.
+ListedQuotas = list[Quota]
+_DEFAULT = Quota(
+    scope=EACH_OWNER,
+    tenant=None,
+    counted=str(Counted.SCHEDULES),
+    most=OWNED_DEFAULT,
+    version=0,
+    updated_at=None,
+    updated_by=None,
+)
+
+
+class Quotas:
+    """The quotas of a store."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def set(  # noqa: PLR0913 - each quota is an argument
+        self,
+        scope: str,
+        *,
+        tenant: str | None = None,
+        schedules: int | str | None = None,
+        creations: int | str | None = None,
+        pending: int | str | None = None,
+        reason: str | None = None,
+    ) -> ListedQuotas:
+        """Set quotas of a scope; what is not given stays. "none" lifts one. Return the scope's.
+
+        `schedules` bounds active schedules, `creations` how many are made in a minute, `pending`
+        delayed runs. An owner is one of the `tenant`, this application's unless told. What there is
+        already stays.
+        """
+        self._caller.require_operator("set quotas")
+        key = self._key(scope, tenant)
+        given = {
+            Counted.SCHEDULES: schedules,
+            Counted.CREATIONS: creations,
+            Counted.PENDING: pending,
+        }
+        most = {
+            counted: read_most(key, counted, value)
+            for counted, value in given.items()
+            if value is not None
+        }
+        if not most:
+            remedy = f"give one of {', '.join(Counted)}"
+            raise UsageError("quota", scope, "is asked to change nothing", remedy)
+        command = SetQuotas(key=key, most=most, actor=self._caller.ordering(reason))
+        return [_quota_view(one) for one in self._caller.store.set_quotas(command)]
+
+    def remove(self, scope: str, *, tenant: str | None = None, reason: str | None = None) -> None:
+        """Take back all that was set for a scope: what is said about each holds again."""
+        self._caller.require_operator("take quotas back")
+        key = self._key(scope, tenant)
+        self._caller.store.remove_quotas(key, self._caller.ordering(reason))
+
+    def list(self) -> ListedQuotas:
+        """Return every quota by scope, and the one that holds for each owner unless it is set.
+
+        To a tenant's caller, those that bind it.
+        """
+        stored = self._caller.store.list_quotas()
+        found = [_quota_view(one) for one in stored if self._concerns(one.key)]
+        if any(one.scope == EACH_OWNER for one in found):
+            return found
+        return sorted([*found, _DEFAULT], key=lambda one: (one.scope, one.tenant or ""))
+
+    def _concerns(self, key: QuotaKey) -> bool:
+        """Say whether a quota is one that the caller may see."""
+        whose = key.tenant or tenant_of(key.scope)
+        return not self._caller.is_confined or whose in {None, self._caller.tenant}
+
+    def _key(self, scope: str, tenant: str | None) -> QuotaKey:
+        key = read_quota_scope(
+            scope, self._caller.tenant if tenant is None else read_tenant(tenant)
+        )
+        if tenant is not None and not key.tenant:
+            remedy = "leave it out, or name an owner: owner:NAME"
+            raise UsageError("tenant", tenant, f"says nothing about {key.scope}", remedy)
+        return key
+
+
+def _quota_view(record: Record) -> Quota:
+    return Quota(
+        scope=record.key.scope,
+        tenant=record.key.tenant or None,
+        counted=str(record.counted),
+        most=record.most,
+        version=record.version,
+        updated_at=from_microseconds(record.updated_at),
+        updated_by=record.updated_by,
+    )
+
+
+ID_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedHost:
+    """A host of which no worker claims anything."""
+
+    host: str
+    since: datetime
+    by: str
+    reason: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "host": self.host,
+            "since": iso_utc(self.since),
+            "by": self.by,
+            "reason": self.reason,
+        }
+
+
+# A class that has a method `list` can't name the type below it.
+ListedWorkers = list["MemberStatus"]
+ListedHosts = list[QuarantinedHost]
+
+
+class Workers:
+    """The workers of a fleet."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def list(self) -> ListedWorkers:
+        """Return workers that are alive, by id."""
+        members = read_status(self._caller).members
+        return [member_status(one) for one in members if one.kind is MemberKind.WORKER]
+
+    def quarantined_hosts(self) -> ListedHosts:
+        """Return hosts of which no worker claims anything, by name."""
+        self._caller.require_operator("look at hosts")
+        return [
+            QuarantinedHost(
+                host=one.host, since=from_microseconds(one.since), by=one.by, reason=one.reason
+            )
+            for one in self._caller.store.list_quarantined_hosts()
+        ]
+
+    def drain(self, worker: int, *, reason: str | None = None) -> MemberStatus:
+        """Let a worker claim nothing more, and end when what it holds is done.
+
+        Its supervisor does not replace it. What runs may take its time; a signal to the process
+        sets the grace.
+        """
+        return self._order(self._ordered(worker, Standing.DRAINING, reason))
+
+    def quarantine(
+        self, worker: int, *, fence: bool = False, host: bool = False, reason: str | None = None
+    ) -> MemberStatus:
+        """Let a worker claim nothing more until it is released; it stays, to be looked at.
+
+        What it holds it finishes; with `fence` it is taken from it, as from one that has died. With
+        `host` it holds for all workers of its host, and for those that are started there.
+        """
+        order = self._ordered(worker, Standing.QUARANTINED, reason)
+        return self._order(replace(order, is_fenced=fence, is_whole_host=host))
+
+    def release(
+        self, worker: int, *, host: bool = False, reason: str | None = None
+    ) -> MemberStatus:
+        """Let a worker claim again, or with `host` all of its host."""
+        order = self._ordered(worker, None, reason)
+        return self._order(replace(order, is_whole_host=host))
+
+    def _order(self, order: OrderWorker) -> MemberStatus:
+        done = self._caller.store.order_worker(order)
+        seen = [one for one in self.list() if one.id == done.id]  # with how much it holds
+        return seen[0] if seen else member_status(done)
+
+    def _ordered(self, worker: int, standing: Standing | None, reason: str | None) -> OrderWorker:
+        self._caller.require_operator("take workers out of service")
+        if type(worker) is not int or not 0 < worker <= ID_MAX:
+            remedy = "give the number of a worker: duly worker list"
+            raise UsageError("worker", worker, "is not the id of a worker", remedy)
+        actor = self._caller.ordering(reason)
+        return OrderWorker(worker=MemberId(worker), standing=standing, actor=actor)

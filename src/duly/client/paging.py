@@ -12,13 +12,12 @@ from dataclasses import dataclass, fields
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from duly.client.reading import read_limit
+from duly.client.parameters import read_limit
 from duly.errors import UsageError
-from duly.store.reading import PAGE_MAX
+from duly.store.ports.queries import PAGE_MAX
 
 if TYPE_CHECKING:
-    from duly.store.reading import AuditFilter, RunFilter
-    from duly.store.searching import AttemptFilter
+    from duly.store.ports.queries import AttemptFilter, AuditFilter, RunFilter
 
     Filter = RunFilter | AttemptFilter | AuditFilter
 

@@ -12,35 +12,40 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
-from duly.client.effects import begin_all, effect_of, once
-from duly.client.labels import run_label
-from duly.client.live_run import (
+from duly.client.parameters import run_label
+from duly.client.run_context import (
     AwaitedRun,
+    begin_all,
+    effect_of,
+    once,
     read_lines,
     read_partition,
     read_progress,
     read_state,
     read_stored,
+    transaction_of,
 )
-from duly.client.transacting import transaction_of
-from duly.domain.durations import duration_text
-from duly.domain.identity import RunId
-from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
-from duly.domain.literals import Origin, RunState
+from duly.domain.enums import Origin, RunState
+from duly.domain.ids import RunId
 from duly.domain.runs import line_of
-from duly.domain.scope import ScopeReport, read_expected, read_items
+from duly.domain.verification import ScopeReport, read_expected, read_items
 from duly.errors import Cancelled, UsageError
+from duly.timetable.instants import (
+    duration_text,
+    from_microseconds,
+    iso_or_none,
+    iso_utc,
+    moment_or_none,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
-    from duly.client.lending import Lending
-    from duly.client.reading import Delay
-    from duly.client.transacting import TaskTransaction
-    from duly.domain.attempts import Progress
-    from duly.domain.live import Live
-    from duly.domain.runs import DelayedRecord, RunRecord
+    from duly.client.parameters import Delay
+    from duly.client.run_context import Lending, TaskTransaction
+    from duly.domain.runs import DelayedRecord, Progress, RunRecord
+    from duly.domain.tasks import Live
 
 P = ParamSpec("P")
 T = TypeVar("T")

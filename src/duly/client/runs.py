@@ -1,61 +1,272 @@
-"""Runs in a program's hands: looking at them, waiting for them, and orders about them."""
+"""Find runs and attempts, wait for them; cancel, retry, discard, edit."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from duly.client.attempt_view import (
-    Attempt,
-    Line,
-    Step,
-    attempt_view,
-    line_view,
-    step_view,
-)
-from duly.client.explaining import RunExplanation, explain_run
-from duly.client.labels import read_label
-from duly.client.missing import look_for_missing
-from duly.client.ordering import read_reference
+from duly.client.attempt_view import Attempt, Line, Step, attempt_view, line_view, step_view
+from duly.client.enqueue import read_reference, rerun_spans, told_order
+from duly.client.explanations import RunExplanation, explain_run
 from duly.client.paging import PAGE_DEFAULT, Page, read_cursor, read_page_limit, write_cursor
-from duly.client.reading import (
+from duly.client.parameters import (
     LOOKED_FOR_LENGTH_MAX,
+    read_choice,
+    read_choices,
     read_delay,
     read_instant,
+    read_label,
     read_limit,
+    read_looked_for,
+    read_number,
     require_at_most,
 )
-from duly.client.run_filters import read_run_filter
-from duly.client.run_orders import (
-    OrderedRun,
-    Selection,
-    cancel_run,
-    edit_run,
-    order_runs,
-    read_meant,
-)
 from duly.client.run_view import DelayedRun, Run, delayed_view, run_view
+from duly.client.schedule_history import look_for_missing
 from duly.client.schedule_orders import find_schedule
-from duly.domain.identity import ID_BYTES, RunId, ScheduleId, occurrence_run_id
-from duly.domain.timetable.combined import zone_of
-from duly.errors import NotFound, UsageError, require_text
-from duly.store.reading import FIRST_DELAYED, PAGE_MAX, RunFilter
+from duly.client.tasks import named_call
+from duly.domain.enums import AttemptState, Lane, Origin, RunState
+from duly.domain.ids import ID_BYTES, RunId, ScheduleId, occurrence_run_id, read_identity
+from duly.errors import Conflict, NotFound, UsageError, require_text
+from duly.store.ports.operations import ORDERED_RUNS_MAX, CancelRun, EditRun, Ordered, OrderRuns
+from duly.store.ports.queries import FIRST_DELAYED, PAGE_MAX, AttemptFilter, RunFilter
+from duly.timetable.combinators import zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from duly.client.caller import Caller
-    from duly.client.missing import MissingFound
-    from duly.client.reading import Delay, Instant
-    from duly.client.run_orders import RunReference, RunsMeant
+    from duly.client.parameters import Delay, Instant
+    from duly.client.schedule_history import MissingFound
     from duly.client.schedule_orders import Reference
     from duly.domain.runs import DelayedRecord, RunRecord
+    from duly.store.ports.effects import Rerun
 
+    Carry = Callable[[OrderRuns], list[Ordered]]
     Records = list[RunRecord]
     Place = tuple[datetime, UUID]
+
+
+_FENCE_BYTES = 4
+
+
+class Attempts:
+    """The attempts of an application's runs."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def page(  # noqa: PLR0913 - each filter is an argument
+        self,
+        *,
+        worker: int | None = None,
+        state: str | Sequence[str] | None = None,
+        reason: str | None = None,
+        error: str | None = None,
+        limit: int = PAGE_DEFAULT,
+        cursor: str | None = None,
+    ) -> Page[Attempt]:
+        """Return a page of attempts: those of the newest runs first, and of a run the last first.
+
+        By the number of their worker, by state (one or several), by the reason code why they ended
+        so, and by a text that their error holds.
+        """
+        command = AttemptFilter(
+            tenant=self._caller.tenant,
+            worker=None if worker is None else read_number("worker", worker),
+            states=None if state is None else read_choices("state", state, AttemptState),
+            reason=read_looked_for("reason", reason),
+            error=read_looked_for("error", error),
+            limit=read_page_limit(limit),
+        )
+        position = read_cursor(command, cursor, ID_BYTES + _FENCE_BYTES)
+        if position is not None:
+            before = RunId(position[:ID_BYTES]), int.from_bytes(position[ID_BYTES:])
+            command = replace(command, before=before)
+        found = self._caller.store.search_attempts(command)
+        goes_on = None
+        if found.next is not None:
+            run_id, fence = found.next
+            goes_on = run_id + fence.to_bytes(_FENCE_BYTES)
+        items = [attempt_view(one) for one in found.records]
+        return Page(items, write_cursor(command, goes_on))
+
+
+def read_run_filter(
+    tenant: str, schedule_id: ScheduleId | None, terms: Mapping[str, Any]
+) -> RunFilter:
+    """Read the terms of `app.runs.list`, but for the schedule; one that is None says nothing."""
+    parts: dict[str, Any] = {}
+    for name, value in terms.items():
+        if name not in _READ:
+            remedy = f"use one of {', '.join(TERMS)}"
+            raise UsageError("filter", name, "is not what runs are looked for by", remedy)
+        if value is not None:
+            field, read = _READ[name]
+            parts[field] = read(name, value)
+    return RunFilter(tenant=tenant, schedule_id=schedule_id, **parts)
+
+
+_READ: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "key": ("key", read_looked_for),
+    "task": ("task", read_looked_for),
+    "queue": ("queue", read_looked_for),
+    "state": ("states", lambda name, value: read_choices(name, value, RunState)),
+    "reason": ("reason", read_looked_for),
+    "error": ("error", read_looked_for),
+    "origin": ("origins", lambda name, value: read_choices(name, value, Origin)),
+    "lane": ("lane", lambda name, value: read_choice(name, value, Lane)),
+    "root": ("root", lambda name, value: RunId(read_identity(value, name))),
+    "worker": ("worker", read_number),
+    "since": ("since", read_instant),
+    "until": ("until", read_instant),
+}
+"""By the name of a term: the field of the filter, and how it is read."""
+TERMS = ("schedule", *_READ)
+"""What runs are looked for by: by the library, over HTTP, by commands and in the console."""
+
+
+RunReference: TypeAlias = UUID | str | Run
+"""A run's id, its label, or a run as it was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The runs that a filter found, frozen: what an order about them touches, and nothing else."""
+
+    runs: tuple[Run, ...]
+    """Newest first."""
+
+    @property
+    def ids(self) -> tuple[UUID, ...]:
+        """Their ids."""
+        return tuple(run.id for run in self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {"count": len(self.runs), "runs": [run.to_json() for run in self.runs]}
+
+
+RunsMeant: TypeAlias = RunReference | Selection | Iterable[RunReference]
+"""One run, several, or what a filter found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderedRun:
+    """What an order has done to one run."""
+
+    id: UUID
+    is_done: bool
+    state: str | None
+    """What the run was before; None when there is no such run."""
+    why: str | None = None
+    """Why it was left alone, where there is more to say than its state."""
+    made: UUID | None = None
+    """The run that was made of it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "id": str(self.id),
+            "is_done": self.is_done,
+            "state": self.state,
+            "why": self.why,
+            "made": None if self.made is None else str(self.made),
+        }
+
+
+def cancel_run(caller: Caller, run_id: RunId, reason: str | None) -> RunRecord:
+    """Stop a run: at once where nobody runs it, by asking where somebody does."""
+    command = CancelRun(tenant=caller.tenant, id=run_id, actor=caller.ordering(reason))
+    return caller.store.cancel_run(command)
+
+
+def cancel_each(caller: Caller, ids: Sequence[RunId], reason: str | None) -> list[OrderedRun]:
+    """Stop runs one by one, and tell of those that can't be stopped."""
+    done: list[OrderedRun] = []
+    for run_id in ids:
+        before = caller.store.get_run(run_id)
+        is_ours = before is not None and before.tenant == caller.tenant
+        try:
+            cancel_run(caller, run_id, reason)
+            is_done = True
+        except (Conflict, NotFound):
+            is_done = False
+        state = str(before.state) if before is not None and is_ours else None
+        done.append(OrderedRun(id=UUID(bytes=run_id), is_done=is_done, state=state))
+    return done
+
+
+def rerun_told(caller: Caller, command: Rerun) -> RunRecord:
+    """Run a run once more, and tell of it in its trace and in the caller's."""
+    return told_order(
+        caller.tracing,
+        lambda: caller.store.rerun_run(command),
+        lambda made: rerun_spans(made, command.id),
+    )
+
+
+def edit_run(
+    caller: Caller, record: RunRecord, arguments: Mapping[str, Any], reason: str | None
+) -> RunRecord:
+    """Give a dead run other arguments, checked by its task if this program knows it."""
+    known = [record.call.task]
+    call = named_call(caller.tasks, record.call.task, arguments, known)
+    command = EditRun(
+        tenant=caller.tenant,
+        id=record.id,
+        arguments=call.payload,
+        actor=caller.ordering(reason),
+    )
+    return caller.store.edit_run(command)
+
+
+def order_runs(
+    caller: Caller, ids: Sequence[RunId], reason: str | None, carry: Carry
+) -> list[OrderedRun]:
+    """Carry out an order about runs, a bounded number in each transaction."""
+    actor = caller.ordering(reason)
+    done: list[OrderedRun] = []
+    for first in range(0, len(ids), ORDERED_RUNS_MAX):
+        part = tuple(ids[first : first + ORDERED_RUNS_MAX])
+        answers = carry(OrderRuns(tenant=caller.tenant, ids=part, actor=actor))
+        done += [_view(one) for one in answers]
+    return done
+
+
+def read_meant(caller: Caller, runs: object) -> list[RunReference]:
+    """Read which runs are meant; each once, in the order given."""
+    if isinstance(runs, UUID | str | Run):
+        return [runs]
+    if not isinstance(runs, Iterable):
+        remedy = "give an id, a label, a list of them, or app.runs.select(…)"
+        raise UsageError("runs", runs, "names no run", remedy)
+    most = caller.settings.runs_per_order_max
+    found = list(islice(runs, most + 1))
+    if len(found) > most:
+        problem = "are more runs than one order takes"
+        raise UsageError("runs", f"{most:,} and more", problem, f"split them: {most:,} at a time")
+    return found
+
+
+def _view(ordered: Ordered) -> OrderedRun:
+    return OrderedRun(
+        id=UUID(bytes=ordered.id),
+        is_done=ordered.is_done,
+        state=None if ordered.state is None else str(ordered.state),
+    )
+
 
 RUNS_DEFAULT = 100
 NEWEST_DEFAULT = 20
@@ -67,7 +278,7 @@ WAIT_MAX_US = 1_000_000
 # A class that has a method `list` can't name the type below it.
 ListedRuns = list[Run]
 ListedDelayed = list[DelayedRun]
-Attempts = list[Attempt]
+AttemptList = list[Attempt]
 Steps = list[Step]
 Lines = list[Line]
 OrderedRuns = list[OrderedRun]
@@ -194,7 +405,7 @@ class Runs:
         of = None if schedule is None else find_schedule(self._caller, schedule).record.id
         return look_for_missing(self._caller, (begin, end), of, after)
 
-    def attempts(self, run: RunReference) -> Attempts:
+    def attempts(self, run: RunReference) -> AttemptList:
         """Return every claim of a run and what became of it, in order."""
         return [attempt_view(one) for one in self._caller.store.list_attempts(self._id(run))]
 

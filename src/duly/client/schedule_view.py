@@ -8,16 +8,22 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.domain.durations import duration_text, duration_words
-from duly.domain.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
-from duly.domain.timetable.preview import PreviewedOccurrence, preview
+from duly.timetable.instants import (
+    duration_text,
+    duration_words,
+    from_microseconds,
+    iso_or_none,
+    iso_utc,
+    moment_or_none,
+)
+from duly.timetable.preview import PreviewedOccurrence, preview
 
 if TYPE_CHECKING:
     from duly.client.last_ends import Endings
-    from duly.domain.misfire import Misfire
-    from duly.domain.run_times import RunTimes
+    from duly.domain.policies import Misfire
     from duly.domain.schedules import ScheduleRecord
-    from duly.domain.timetable.timetable import Timetable
+    from duly.domain.vitals import RunTimes
+    from duly.timetable.timetable import Timetable
 
 MICROSECOND = timedelta(microseconds=1)
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.instants import from_microseconds, iso_or_none, iso_utc
+from duly.timetable.instants import from_microseconds, iso_or_none, iso_utc
 
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from duly.client.judging import Finding
     from duly.client.last_ends import BadEnding, Ending
+    from duly.client.status import Finding
     from duly.domain.vitals import FailureKind, Lateness, Window
 
 VERIFIED = "verified"

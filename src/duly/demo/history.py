@@ -1,20 +1,38 @@
-"""History: what happened in the two weeks before the demo, so that there is one of everything.
+"""Two weeks of history made in virtual time.
+
+Each attempt has a thread of its own. It goes on until its code rests or ends, while whoever started
+it waits; when the clock has reached the end of its rest, it goes on from there. So what a task logs
+and when it ends lie apart by the time that it takes, and nobody sleeps.
+
+What happened is made by the dispatcher and the workers that ship, ticked at each instant at which
+something is to be done. Nothing is written around them: what they leave is history like any other.
 
 A scene says how long before now it is played. Between scenes the engine goes on by itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from duly.app.stores import open_scratch
-from duly.demo import cast, tasks
-from duly.demo.past import Past
-from duly.domain.instants import DAY, HOUR, MINUTE, SECOND_US, from_microseconds
-from duly.domain.timetable.cron import cron
+from duly.demo import app as cast
+from duly.demo import app as tasks
+from duly.demo.app import paced_by
+from duly.domain.enums import TaskKind
+from duly.engine.dispatcher.context import Node
+from duly.engine.dispatcher.dispatcher import Dispatcher
+from duly.engine.dispatcher.settings import DispatcherSettings
+from duly.engine.executors.executor import called, carried_out
 from duly.engine.manual_clock import ManualClock
+from duly.engine.worker import Worker, WorkerSettings
+from duly.store.ports.dispatch import LoadTimers
+from duly.timetable.cron import cron
+from duly.timetable.instants import DAY, HOUR, MINUTE, SECOND_US, from_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +42,312 @@ if TYPE_CHECKING:
 
     from duly.app import App
     from duly.clock import Clock
+    from duly.engine.executors.executor import Work
+    from duly.store.ports import Store
+
+
+class Abandoned(BaseException):
+    """Raised in code that nobody waits for any more."""
+
+
+class VirtualExecutor:
+    """Runs each work until it rests, and goes on with it when its rest is over."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._resting: list[tuple[int, int, _Actor]] = []
+        self._idle: list[_Actor] = []
+        self._count = 0
+        self.ended = 0
+        """How many have ended."""
+
+    def start(self, work: Work) -> None:
+        """Begin, up to the first rest."""
+        actor = self._idle.pop() if self._idle else _Actor(self._clock)
+        actor.work = work
+        self._play(actor)
+
+    def next_at(self) -> int | None:
+        """Return when the first rest is over; None when nobody rests."""
+        return self._resting[0][0] if self._resting else None
+
+    def go_on(self) -> bool:
+        """Go on with all whose rest is over; say whether there were any."""
+        has_gone_on = False
+        while self._resting and self._resting[0][0] <= self._clock.now_us():
+            self._play(heappop(self._resting)[2])
+            has_gone_on = True
+        return has_gone_on
+
+    def ask(self, work: Work) -> None:
+        """Let its code look at once whether it is to stop."""
+        for actor in self._taken_out(work):
+            self._play(actor)
+
+    def insist(self, work: Work) -> bool:
+        """End its code where it rests."""
+        for actor in self._taken_out(work):
+            actor.is_abandoned = True
+            self._play(actor)
+        return True
+
+    def close(self) -> None:
+        """End all that rests where it is, and the threads."""
+        while self._resting:
+            actor = heappop(self._resting)[2]
+            actor.is_abandoned = True
+            self._play(actor)
+        for actor in self._idle:
+            actor.end()
+        self._idle.clear()
+
+    def _taken_out(self, work: Work) -> list[_Actor]:
+        found = [actor for _, _, actor in self._resting if actor.work is work]
+        self._resting = sorted(one for one in self._resting if one[2] not in found)
+        return found
+
+    def _play(self, actor: _Actor) -> None:
+        wake_at = actor.play()
+        if wake_at is None:
+            self._idle.append(actor)
+            self.ended += 1
+        else:
+            self._count += 1
+            heappush(self._resting, (wake_at, self._count, actor))
+
+
+class _Actor:
+    """A thread that runs one attempt after the other, and only while its executor waits for it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.work: Work | None = None
+        """What it is to run; None for nothing any more."""
+        self.is_abandoned = False
+        """Whether the code is to end where it rests."""
+        self._clock = clock
+        self._turn, self._answer = _closed(), _closed()
+        self._wake_at: int | None = None
+        self._thread = threading.Thread(target=self._act, name="duly-past", daemon=True)
+        self._thread.start()
+
+    def play(self) -> int | None:
+        """Go on until the work rests or ends; return until when it rests."""
+        self._wake_at = None
+        self._turn.release()
+        self._answer.acquire()
+        return self._wake_at
+
+    def end(self) -> None:
+        """Let the thread end."""
+        self.work = None
+        self._turn.release()
+        self._thread.join()
+
+    def _act(self) -> None:
+        while True:
+            self._turn.acquire()
+            if (work := self.work) is None:
+                return
+            self.is_abandoned = False
+            with paced_by(self._rest):
+                work.ended(carried_out(partial(called, work)))
+            self._answer.release()
+
+    def _rest(self, duration_us: int) -> None:
+        if self.is_abandoned:
+            raise Abandoned
+        self._wake_at = self._clock.now_us() + duration_us
+        self._answer.release()
+        self._turn.acquire()
+        if self.is_abandoned:
+            raise Abandoned
+
+
+def _closed() -> threading.Lock:
+    """Return a lock for one thread to wait at until another opens it; cheaper than a semaphore."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+HOST = "demo-history"
+SHARDS = (0,)
+ROUNDS_MAX = 2_000
+"""How often something may be done at one instant; more is a history that does not come to rest."""
+IDLE_US = 15 * MINUTE * SECOND_US
+"""How long nobody looks, when nothing is to be done."""
+_STEP_US = 20_000
+_MOMENT_US = 1_000
+_OPEN_US = 8 * SECOND_US
+_HOUR_US = HOUR * SECOND_US
+# They are looked at when something happens, which is every few minutes: leases last for hours.
+_DISPATCHER = DispatcherSettings(
+    ttl_us=4 * _HOUR_US,
+    renew_every_us=_HOUR_US,
+    gates_every_us=6 * _HOUR_US,
+    prune_every_us=24 * _HOUR_US,
+    seal_every_us=6 * _HOUR_US,
+)
+_WORKER = WorkerSettings(
+    ttl_us=4 * _HOUR_US,
+    beat_every_us=_HOUR_US,
+    lease_margin_us=_HOUR_US,
+    talk_every_us=0,
+    claim_apart_us=1,
+    poll_min_us=_HOUR_US,
+    poll_max_us=_HOUR_US,
+)
+_MORTAL = replace(
+    _WORKER, ttl_us=15 * SECOND_US, beat_every_us=3 * SECOND_US, lease_margin_us=2 * SECOND_US
+)
+
+
+class Past:
+    """A dispatcher and a worker in virtual time; moving the clock has them do what falls due."""
+
+    def __init__(self, app: App, store: Store, clock: ManualClock) -> None:
+        self._store = store
+        self._clock = clock
+        self._catalogue = app.catalogue()
+        self._processes = 0
+        self._ticked_at = 0
+        self._dispatchers: list[Dispatcher] = []
+        self._dispatcher = self._new_dispatcher()
+        self._crew = [self._new_worker(_WORKER)]
+
+    @property
+    def runs(self) -> int:
+        """How many runs were made of what fell due."""
+        counted = [one.statistics for one in self._dispatchers]
+        return sum(one.runs + one.caught_up + one.backfilled for one in counted)
+
+    def live_until(self, until: int) -> None:
+        """Let time pass, and have done what falls due meanwhile."""
+        self._work(has_news=True)  # somebody may have ordered something since
+        self._settle(until)
+        while (at := self._next_at()) <= until:
+            self._clock.advance(max(0, at - self._clock.now_us()))
+            self._settle(until)
+        self._clock.advance(max(0, until - self._clock.now_us()))
+
+    def live(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.live_until(self._clock.now_us() + round(seconds * SECOND_US))
+
+    def watch(self, seconds: float) -> None:
+        """Let so much time pass with a dispatcher that looks around every second.
+
+        For what no timer announces: workers that are lost, backfills that go on at a rate.
+        """
+        ends_at = self._clock.now_us() + round(seconds * SECOND_US)
+        while self._clock.now_us() < ends_at:
+            self._dispatcher.tick()
+            self.live(1)
+
+    def open(self) -> None:
+        """Have the dispatcher take its shards, for which it takes a few seconds."""
+        ends_at = self._clock.now_us() + _OPEN_US
+        while self._clock.now_us() < ends_at:
+            self._dispatcher.tick()
+            self._clock.advance(SECOND_US // 4)
+
+    def be_away_until(self, until: int) -> None:
+        """Have no dispatcher for a while: what falls due meanwhile is late."""
+        self._dispatcher.stop()
+        while (at := self._worked_at()) is not None and at <= until:
+            self._clock.advance(max(0, at - self._clock.now_us()))
+            self._work()
+        self._clock.advance(max(0, until - self._clock.now_us()))
+        self._dispatcher = self._new_dispatcher()
+        self.open()
+
+    def lose_worker(self, seconds: float) -> None:
+        """Let a worker of its own take what is queued, and vanish in the middle of it."""
+        kept = self._crew
+        self._crew = [lost] = [self._new_worker(_MORTAL)]
+        self.live(seconds)
+        self._crew = kept
+        self.watch(2 * _MORTAL.ttl_us / SECOND_US)
+        lost[1].close()
+
+    def lack_workers(self, seconds: float) -> None:
+        """Have nobody work for a while: what is queued waits."""
+        kept, self._crew = self._crew, []
+        self.live(seconds)
+        self._crew = kept
+        self._work(has_news=True)
+
+    def close(self) -> None:
+        """End them in good order: what runs is given back."""
+        for worker, _ in self._crew:
+            worker.stop()
+        self._dispatcher.stop()
+
+    def _new_node(self) -> Node:
+        self._processes += 1
+        return Node(host=HOST, process=self._processes)
+
+    def _new_dispatcher(self) -> Dispatcher:
+        new = Dispatcher(self._store, self._clock, _DISPATCHER, node=self._new_node())
+        self._dispatchers.append(new)
+        return new
+
+    def _new_worker(self, settings: WorkerSettings) -> tuple[Worker, VirtualExecutor]:
+        executor = VirtualExecutor(self._clock)
+        executors = dict.fromkeys(TaskKind, executor)
+        node = self._new_node()
+        worker = Worker(self._store, self._clock, self._catalogue, executors, settings, node=node)
+        return worker, executor
+
+    def _next_at(self) -> int:
+        """Return the next instant at which something is to be done, or somebody looks."""
+        now = self._clock.now_us()
+        times = (now + IDLE_US, self._due_at(now + IDLE_US), self._worked_at())
+        return min(one for one in times if one is not None)
+
+    def _due_at(self, until: int) -> int | None:
+        """Return when the first timer is due, if that is not after `until`."""
+        order = LoadTimers(shards=SHARDS, after=None, until=until, limit=1, is_whole=False)
+        return next((one.due_at for one in self._store.load_timers(order).timers), None)
+
+    def _worked_at(self) -> int | None:
+        times = [executor.next_at() for _, executor in self._crew]
+        return min((one for one in times if one is not None), default=None)
+
+    def _settle(self, until: int) -> None:
+        """Do all that is to be done at this instant; a few milliseconds may pass by it."""
+        self._work()
+        for _ in range(ROUNDS_MAX):
+            if self._ticked_at + IDLE_US > self._clock.now_us() and not self._is_due():
+                return
+            self._ticked_at = self._clock.now_us()
+            self._dispatcher.wake()
+            wanted = self._dispatcher.tick()
+            self._work(has_news=True)
+            left_us = max(0, until - self._clock.now_us())
+            wait_us = min(wanted - self._clock.monotonic_us(), _STEP_US)
+            self._clock.advance(min(max(_MOMENT_US, wait_us), left_us))
+        raise AssertionError("the demo's history does not come to rest")
+
+    def _is_due(self) -> bool:
+        return self._due_at(self._clock.now_us()) is not None
+
+    def _work(self, *, has_news: bool = False) -> None:
+        """Have the workers do what there is, until nothing more ends."""
+        for worker, executor in self._crew:
+            ended = executor.ended
+            has_gone_on = executor.go_on()
+            if has_news:
+                worker.wake()
+                worker.tick()
+            if has_news or has_gone_on:
+                worker.tick()
+            while ended != (ended := executor.ended):
+                # What has ended may have opened a gate, or made room: there may be more to take.
+                worker.tick()
+                worker.wake()
+                worker.tick()
+
 
 DAYS = 14
 BACKFILL_DAYS = 20

@@ -1,28 +1,148 @@
-"""Admission: whether an attempt that a worker has claimed may begin, waits, or comes back later.
+"""Decides whether a claimed run may start: limits, rates, circuit breakers, fair shares.
+
+Closed, it counts what succeeds and fails. When enough has failed it opens: whatever is due there is
+put off, without a worker's slot and without an attempt. When its pause is over the next that is due
+goes as a probe, alone; if that succeeds the breaker closes, else it stays open for twice as long.
+One row for the whole fleet, changed by who has looked at it last.
 
 Looked at in this order: is the other side well (B2), is there a place at each limit that it falls
 under (R8), is it its turn at each rate (B4). Who can't begin for one reason uses up nothing of the
 others: it holds no place meanwhile, and takes no turn. Pure: the store asks while it holds the
 limits, so that no two decisions are made about the same state of them.
+
+Priorities come first, whoever's they are. Within a priority the tenants form a ring, in the order
+of their names, and a claim begins behind the one that was served last. Each gets an even share of
+the claim; what some leave of theirs goes to the others, in the same order. Within a tenant nothing
+changes: who has waited longest goes first, or who came last, if that is asked for.
+
+A claim names no more tenants than it may take runs, so that it costs what it takes, and not what
+there is. Those behind them on the ring have their turn with the next one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from duly.domain.breakers import BACK_EVERY_US, Breaker, ask
-from duly.domain.instants import MINUTE, SECOND_US
-from duly.domain.limits import LimitKind, Why, keyed_place, scope_of, why_text
-from duly.domain.rates import Pace, take_turn
+from duly.domain.limits import LimitKind, Pace, Why, keyed_place, scope_of, take_turn, why_text
+from duly.timetable.instants import MINUTE, SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from duly.domain.identity import RunId
-    from duly.domain.limits import Limits
-    from duly.domain.rates import Rate
+    from duly.domain.ids import RunId
+    from duly.domain.limits import Limits, Rate
+
+
+WINDOW_US = 30 * SECOND_US
+FAILURES_MIN = 10
+"""Fewer failures than this open nothing, whatever their share."""
+FAILED_SHARE_MIN = 0.5
+PAUSE_FIRST_US = 5 * SECOND_US
+PAUSE_MAX_US = 5 * MINUTE * SECOND_US
+LOOK_US = SECOND_US
+"""While a probe is under way, the others ask again after so long."""
+BACK_EVERY_US = SECOND_US // 200
+"""Who is put off comes back in a turn of its own: however many wait for a destination that is down,
+they do not keep the fleet busy with asking, nor do they all call it at once when it is back."""
+
+
+class BreakerState(StrEnum):
+    """Whether attempts at a destination are made."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+    """A probe is under way; everything else waits for its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """What is known of a destination."""
+
+    state: BreakerState = BreakerState.CLOSED
+    counted_from: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    opened_at: int | None = None
+    """When it opened after having been closed."""
+    retry_at: int | None = None
+    """While open: when a probe may go. While half-open: when it is given up for lost."""
+    pause_us: int = 0
+    probe: RunId | None = None
+    epoch: int = 0
+    """Grows with every opening."""
+
+
+class Pass(NamedTuple):
+    """Whether an attempt may be made, and what that does to the breaker."""
+
+    put_off_until: int | None
+    """When to ask again at the earliest; None if it goes."""
+    breaker: Breaker
+
+
+def count(breaker: Breaker, succeeded: int, failed: int, now: int) -> Breaker:
+    """Take in how attempts have ended that were no probe."""
+    if breaker.state is not BreakerState.CLOSED:
+        return breaker  # they began before it opened
+    if now - breaker.counted_from >= WINDOW_US:
+        breaker = replace(breaker, counted_from=now, succeeded=0, failed=0)
+    counted = replace(
+        breaker, succeeded=breaker.succeeded + succeeded, failed=breaker.failed + failed
+    )
+    total = counted.succeeded + counted.failed
+    is_bad = counted.failed >= FAILURES_MIN and counted.failed >= total * FAILED_SHARE_MIN
+    if not is_bad:
+        return counted
+    return _opened(replace(counted, opened_at=now), PAUSE_FIRST_US, now)
+
+
+def ask(breaker: Breaker, run: RunId, now: int, probe_us: int) -> Pass:
+    """Decide about an attempt that is due; a probe has so long before it is given up for lost."""
+    if breaker.state is BreakerState.CLOSED or breaker.probe == run:
+        return Pass(None, breaker)
+    assert breaker.retry_at is not None, "who is not closed knows when to go on"
+    if now < breaker.retry_at:
+        is_probing = breaker.state is BreakerState.HALF_OPEN
+        # A probe may take its time; the others look again soon, and not after all of that.
+        return Pass(now + LOOK_US if is_probing else breaker.retry_at, breaker)
+    probing = replace(
+        breaker, state=BreakerState.HALF_OPEN, probe=run, retry_at=now + max(probe_us, SECOND_US)
+    )
+    return Pass(None, probing)
+
+
+def probed(breaker: Breaker, run: RunId, now: int, *, is_success: bool | None) -> Breaker:
+    """Take in how a probe has ended; None when it has told nothing, such as a cancelled one."""
+    if breaker.state is not BreakerState.HALF_OPEN or breaker.probe != run:
+        return breaker
+    if is_success is None:
+        return replace(breaker, state=BreakerState.OPEN, probe=None, retry_at=now)
+    if is_success:
+        return reset_of(breaker, now)
+    return _opened(breaker, min(breaker.pause_us * 2, PAUSE_MAX_US), now)
+
+
+def reset_of(breaker: Breaker, now: int) -> Breaker:
+    """Take a destination for well, because a person says so."""
+    return Breaker(counted_from=now, epoch=breaker.epoch)
+
+
+def _opened(breaker: Breaker, pause_us: int, now: int) -> Breaker:
+    return replace(
+        breaker,
+        state=BreakerState.OPEN,
+        succeeded=0,
+        failed=0,
+        retry_at=now + pause_us,
+        pause_us=pause_us,
+        probe=None,
+        epoch=breaker.epoch + 1,
+    )
+
 
 PROBE_US = MINUTE * SECOND_US
 """After so long without an answer a probe is given up for lost, and another goes."""
@@ -208,3 +328,66 @@ def _leave(comer: Comer, books: Books) -> None:
 def room(most: int | None, held: int, waiting: int) -> int:
     """Return how many of those that stand for a place may go now."""
     return waiting if most is None else max(0, min(most - held, waiting))
+
+
+_Name = TypeVar("_Name", int, str)
+
+
+class Waiting(NamedTuple):
+    """A run in its queue, as the queue is ordered."""
+
+    priority: int
+    tenant: str
+    rank: int
+    run_id: RunId
+    is_passed: bool = False
+    """Whether it stays where it is, whoever's turn it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """How a claim goes about one queue."""
+
+    most: int
+    """How many it may take from there; what the shares are shares of."""
+    begin: str = ""
+    """The first tenant on the ring, or where he would stand."""
+    first: int | None = None
+    """The priority from which on it looks, and then round; None for all in their order."""
+    newest_first: bool = False
+    """Whether it takes only runs of the first priority that it finds, and the newest of those."""
+
+
+def begin_behind(tenant: str) -> str:
+    """Return where the ring begins if this tenant is to be the last."""
+    return tenant + "\x01"
+
+
+def share_out(waiting: Iterable[Waiting], sharing: Sharing) -> list[Waiting]:
+    """Return what a claim takes of what waits, in the order in which it does."""
+    lines: dict[int, dict[str, list[Waiting]]] = {}
+    for one in sorted(waiting, reverse=sharing.newest_first):
+        lines.setdefault(one.priority, {}).setdefault(one.tenant, []).append(one)
+    taken: list[Waiting] = []
+    for priority in ring(sorted(lines), sharing.first):
+        taken += _share_out(lines[priority], sharing)
+        if sharing.newest_first:
+            break
+    return taken[: sharing.most]
+
+
+def _share_out(lines: dict[str, list[Waiting]], sharing: Sharing) -> list[Waiting]:
+    """Return the runs of one priority in their order."""
+    tenants = ring(sorted(lines), sharing.begin)
+    named, others = tenants[: sharing.most], tenants[sharing.most :]
+    share = sharing.most // max(1, len(named))
+    fit = {tenant: [one for one in line if not one.is_passed] for tenant, line in lines.items()}
+    shares = [one for tenant in named for one in fit[tenant][:share]]
+    rests = [one for tenant in named for one in fit[tenant][share:]]
+    return [*shares, *rests, *(one for tenant in others for one in fit[tenant])]
+
+
+def ring(names: Sequence[_Name], begin: _Name | None) -> list[_Name]:
+    """Return names in their order, from one on and round."""
+    first: int = 0 if begin is None else bisect_left(names, begin)
+    return list(names[first:]) + list(names[:first])

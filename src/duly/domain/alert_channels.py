@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, TypeAlias
 
-from duly.domain.durations import duration_microseconds, duration_text
-from duly.domain.harmless import for_header
-from duly.domain.instants import SECOND_US
-from duly.domain.secrets import CONCEALED, SecretReference, read_reference
-from duly.domain.web_addresses import HOST_LENGTH_MAX, read_host
+from duly.domain.alert_messages import for_header
+from duly.domain.outbound_urls import HOST_LENGTH_MAX, read_host
+from duly.domain.secret_refs import CONCEALED, SecretReference, read_reference
 from duly.domain.webhooks import WebhookPlan, check_header, read_webhook_plan
 from duly.errors import UsageError, require_text
+from duly.timetable.instants import SECOND_US, duration_microseconds, duration_text
 
 LOG, WEBHOOK, SMTP, SLACK, MATTERMOST = KINDS = ("log", "webhook", "smtp", "slack", "mattermost")
 TLS, STARTTLS, NO_TLS = SECURITIES = ("tls", "starttls", "none")

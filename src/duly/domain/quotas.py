@@ -1,4 +1,4 @@
-"""Quotas: how much one owner, one tenant, or all together may ask for (S7).
+"""Quotas of owners and tenants; owners who have left.
 
 A quota stands under a scope: `owner:anna` (of one tenant), `owner:*` (each owner by itself),
 `tenant:acme`, `tenant:*` (each tenant by itself), `all`. What is said about somebody by name holds
@@ -12,6 +12,9 @@ Pure: which quotas apply to an order, and what is told when one is reached. The 
 transaction of the order.
 
 An owner who is gone may have nothing active: that stands among quotas, too, as `gone:anna` (S6).
+
+Duly keeps no list of owners: an owner is a name on a schedule. So somebody says that one is gone,
+and it stands until somebody says that they are back.
 """
 
 from __future__ import annotations
@@ -21,15 +24,18 @@ from enum import StrEnum
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.domain.instants import SECOND_US
-from duly.domain.literals import ScheduleStatus
+from duly.domain.enums import Missed, ScheduleStatus
+from duly.domain.schedule_changes import decide_pause
 from duly.domain.schedules import TENANT_DEFAULT, tenant_option
-from duly.errors import OverQuota, UsageError, require_text
+from duly.errors import Conflict, OverQuota, UsageError, require_text, shown
+from duly.timetable.instants import SECOND_US, from_microseconds, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from duly.domain.schedule_changes import Change
     from duly.domain.schedules import ScheduleRecord
+
 
 OWNED_DEFAULT = 10
 """How many active schedules an end user may have, unless somebody says otherwise."""
@@ -242,3 +248,61 @@ def _bound(
             most = said[key, counted]
             return None if most is None else Bound(keys[0].scope, counted, most, tenant)
     return None
+
+
+OWNER_GONE = "its owner is gone"
+"""How the reason begins why a schedule is paused whose owner is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneRecord:
+    """An owner who is gone."""
+
+    owner: str
+    tenant: str
+    gone_at: int
+    """When it was said first."""
+    said_by: str
+    active: int = 0
+    """How many of their schedules fire all the same, or will again by themselves."""
+
+
+def gone_record(stored: Quota, active: int = 0) -> GoneRecord:
+    """Return who is gone, from where it stands."""
+    return GoneRecord(
+        owner=stored.key.scope.removeprefix(GONE),
+        tenant=stored.key.tenant,
+        gone_at=stored.updated_at,
+        said_by=stored.updated_by,
+        active=active,
+    )
+
+
+def gone_reason(owner: str, why: str) -> str:
+    """Write why a schedule is paused whose owner is gone."""
+    return f"{OWNER_GONE}: {shown(owner)} ({why})"
+
+
+def decide_gone(record: ScheduleRecord, owner: str, reason: str) -> Change | None:
+    """Pause what is an owner's and fires, or will again by itself; None for what is not, or rests.
+
+    A pause until a date becomes one without end: else it would fire for nobody.
+    """
+    if record.owner != owner or not does_count(record):
+        return None
+    return decide_pause(record, reason=reason, until=None, missed=Missed.SKIP)
+
+
+def refuse_gone(record: ScheduleRecord, stored: Iterable[Quota]) -> None:
+    """Refuse a schedule that would be active for an owner who is gone."""
+    if record.owner is None:
+        return
+    key = gone_key(record.tenant, record.owner)
+    said = next((one for one in stored if one.key == key), None)
+    if said is None:
+        return
+    when = utc_text(from_microseconds(said.updated_at))
+    problem = f"is gone, as {said.updated_by} has said at {when}; nothing fires for them"
+    back = f"duly owner back {quote(record.owner)}{tenant_option(record.tenant)}"
+    remedy = f"name another owner, or say that they are back: {back}"
+    raise Conflict("owner", record.owner, problem, remedy)

@@ -9,15 +9,15 @@ from hashlib import blake2b
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.domain.durations import duration_microseconds, duration_text
-from duly.domain.literals import Missed, Overlap, ScheduleStatus
-from duly.domain.misfire import Misfire, read_misfire
-from duly.domain.timetable.stored import timetable_from_json
+from duly.domain.enums import Missed, Overlap, ScheduleStatus
+from duly.domain.policies import Misfire, read_misfire
+from duly.timetable.instants import duration_microseconds, duration_text
+from duly.timetable.serialization import timetable_from_json
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.timetable.timetable import Timetable
-    from duly.domain.zones.database import ZoneDatabase
+    from duly.domain.ids import RunId, ScheduleId
+    from duly.timetable.timetable import Timetable
+    from duly.timetable.zones import ZoneDatabase
 
 QUEUE_DEFAULT = "default"
 OVERLAP_DEFAULT = Overlap.SKIP

@@ -1,7 +1,20 @@
-"""Vitals: from the newest runs, how punctual, how often in vain, and how old what was useful is.
+"""Health of schedules from their newest runs: punctuality, failures, freshness, run times.
 
 Whether triggers are on time and whether work gets done are two things, and stay two (V4). All of it
 is drawn from a window of the newest runs, when somebody asks; how far that reached is told.
+
+Success is what a run says of itself; a check of its result is another fact (E6), so both are told.
+They are read when somebody asks, from its newest runs, so that no run pays for it. How far back it
+reaches is told as well: what is no longer kept, or was not looked at, is unknown and not "never".
+
+A run is in the way of the next one from when it fires until it is over, so that is what counts: its
+waits for a worker and for another attempt included. Looked at when somebody asks, over the last few
+runs, so that it costs nothing while things run.
+
+Read when somebody asks, by run, so that no run pays for it.
+
+A trigger may be punctual for days while nothing useful is completed; so each has its own facts, its
+own judgement, and its own words (V4).
 """
 
 from __future__ import annotations
@@ -10,18 +23,23 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.domain.instants import HOUR, MINUTE, SECOND_US
-from duly.domain.literals import Finding, Lane, Origin, RunState
+from duly.domain.enums import AttemptState, Finding, Lane, Origin, RunState, ScheduleStatus
+from duly.domain.schedules import jitter_offset_us
 from duly.errors import UsageError
+from duly.timetable.instants import HOUR, MINUTE, SECOND_US, duration_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
 
-    from duly.domain.run_vitals import RunVital
-    from duly.domain.timetable.timetable import Timetable
+    from duly.domain.ids import RunId, ScheduleId
+    from duly.domain.schedules import Definition, ScheduleRecord
+    from duly.timetable.timetable import Timetable
+
 
 WINDOW_RUNS = 500
 """Of one schedule, task or tenant: so many of its newest runs are looked at."""
@@ -209,3 +227,350 @@ def _started_at(run: RunVital, now: int) -> int | None:
 def _rank(ordered: Sequence[int], percent: int) -> int:
     """Return the value that so many of a hundred do not exceed: one of those there are."""
     return ordered[-(-len(ordered) * percent // 100) - 1]
+
+
+RUNS_LOOKED_AT = 1_000
+"""Of one schedule: so many of its newest runs."""
+RUNS_LOOKED_AT_EACH = 100
+"""Of each of many."""
+ERRORS = frozenset((AttemptState.FAILED, AttemptState.TIMED_OUT, AttemptState.LOST))
+"""How an attempt ends that went wrong, also where a later one made it good."""
+
+
+class LastEnd(NamedTuple):
+    """A run that ended well, or was found to have."""
+
+    run_id: RunId
+    scheduled_for: int
+    at: int
+
+
+class LastError(NamedTuple):
+    """An attempt that went wrong, or the end of a run that failed."""
+
+    run_id: RunId
+    scheduled_for: int
+    at: int
+    reason: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastEnds:
+    """How the newest runs of a schedule ended: of each sort the newest run."""
+
+    success: LastEnd | None = None
+    verified: LastEnd | None = None
+    """The newest success whose last check found everything in place, and when that was found."""
+    error: LastError | None = None
+    unknown_through: int | None = None
+    """Of what fell due up to this instant not every run was looked at; None: no run is missing."""
+
+
+NO_ENDS = LastEnds()
+
+
+def unknown_through(pruned_through: int | None, beyond: int | None) -> int | None:
+    """Return up to when history is unknown: removed, or beyond the newest runs that were read."""
+    known = [one for one in (pruned_through, beyond) if one is not None]
+    return max(known, default=None)
+
+
+RUN_TIMES_LOOKED_AT = 20
+OCCURRENCES_LOOKED_AT = 11
+"""So many coming ones tell how close together two of them lie."""
+WARN_FROM = 0.8
+"""From this part of the interval on somebody is told: before runs overlap, and not after."""
+_MICROSECOND = timedelta(microseconds=1)
+_MILLISECOND_US = 1000
+_PERCENT = 100
+
+
+class RunSpan(NamedTuple):
+    """From when to when a run was, or is, in the way of others."""
+
+    fired_at: int
+    ended_at: int | None
+    """None while it is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimes:
+    """How long a schedule's runs take, beside how long they may."""
+
+    interval: timedelta | None
+    """The shortest time between two of its coming occurrences; None if there are no two."""
+    usual: timedelta | None
+    """What nine of ten of its last runs did not exceed, from fire to end; None if none is over."""
+    open_for: timedelta | None
+    """How long its oldest open run has been open; None if there is none."""
+    count: int
+    """How many runs this is drawn from."""
+
+    @property
+    def ratio(self) -> float | None:
+        """What part of the interval a run usually takes: from 1 on, runs overlap."""
+        if self.usual is None or self.interval is None:
+            return None
+        return self.usual / self.interval
+
+    @property
+    def warning(self) -> str | None:
+        """Say that runs overlap, or soon will; None while there is room."""
+        if self.interval is None:
+            return None
+        ratio, apart = self.ratio or 0.0, _words(self.interval)
+        if ratio >= WARN_FROM and self.usual is not None:
+            share = f"{round(ratio * _PERCENT)}% of the {apart} until the next one"
+            end = "they overlap" if ratio >= 1 else "a little slower, and they overlap"
+            return f"runs take up to {_words(self.usual)}, {share}: {end}"
+        if self.open_for is not None and self.open_for / self.interval >= WARN_FROM:
+            often = apart.removeprefix("1 ") if apart.count(" ") == 1 else apart
+            open_for = _words(self.open_for)
+            return f"a run has been open for {open_for}, and the next comes every {often}"
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values, durations in seconds."""
+        return {
+            "interval": _seconds(self.interval),
+            "usual": _seconds(self.usual),
+            "open_for": _seconds(self.open_for),
+            "ratio": None if self.ratio is None else round(self.ratio, 4),
+            "runs": self.count,
+        }
+
+
+def run_times(
+    timetable: Timetable, spans: Sequence[RunSpan], now: datetime, now_us: int
+) -> RunTimes:
+    """Return how long runs take by their spans, and how far apart coming occurrences lie."""
+    coming = timetable.upcoming(now, OCCURRENCES_LOOKED_AT)
+    ended = sorted(span.ended_at - span.fired_at for span in spans if span.ended_at is not None)
+    opened = [span.fired_at for span in spans if span.ended_at is None]
+    return RunTimes(
+        interval=min((later - one for one, later in pairwise(coming)), default=None),
+        usual=None if not ended else _ninth_of_ten(ended) * _MICROSECOND,
+        open_for=None if not opened else max(now_us - min(opened), 0) * _MICROSECOND,
+        count=len(ended),
+    )
+
+
+def _ninth_of_ten(values: Sequence[int]) -> int:
+    return values[-(-len(values) * 9 // 10) - 1]
+
+
+def _words(duration: timedelta) -> str:
+    """Write a duration as people read it: nobody wants its microseconds."""
+    microseconds = duration // _MICROSECOND
+    unit = SECOND_US if microseconds >= SECOND_US else _MILLISECOND_US
+    return duration_words(microseconds - microseconds % unit)
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
+
+
+ERROR_END_MAX = 300
+"""How much of an error is read: its end, where its class stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VitalsFilter:
+    """Which runs: so many of the newest of each schedule, and those that are named."""
+
+    schedule_ids: Sequence[ScheduleId] = ()
+    limit: int = 0
+    """Of each schedule, its newest by id."""
+    run_ids: Sequence[RunId] = ()
+
+
+class Fault(NamedTuple):
+    """How a run's last attempt that went wrong did so, though a later one may have made it good."""
+
+    state: str
+    """Failed, timed-out or lost."""
+    reason: str | None
+    error_end: str | None
+    at: int
+
+
+class RunVital(NamedTuple):
+    """One run: its own facts, each with its time."""
+
+    run_id: RunId
+    schedule_id: ScheduleId | None
+    task: str
+    origin: Origin
+    lane: Lane
+    scheduled_for: int
+    due_at: int
+    """Its nominal time plus jitter."""
+    fired_at: int | None
+    state: RunState
+    reason: str | None
+    finished_at: int | None
+    attempt: int
+    """How often it was started."""
+    begun_at: int | None
+    """When it was claimed for the first time."""
+    worker: int | None
+    claimed_at: int | None
+    """Of the claim that holds it or closed it."""
+    started_at: int | None
+    progress_done: int | None
+    progress_total: int | None
+    progress_at: int | None
+    next_at: int | None
+    """While retrying: when its next attempt falls due."""
+    heartbeat_at: int | None
+    """When the worker that holds it was last heard of; None unless one does."""
+    attempt_ended_at: int | None
+    """When an attempt of it was last over, however it ended."""
+    finding: Finding | None
+    """What was found last of its result, and when."""
+    found_at: int | None
+    fault: Fault | None
+
+
+class DefinitionRecord(NamedTuple):
+    """One version of a schedule's template, and when it was written."""
+
+    number: int
+    made_at: int
+    definition: Definition
+
+
+LATE_US = MINUTE * SECOND_US
+"""The grace of most schedules: what is overdue for longer is late by anybody's measure."""
+_BEHIND_FROM = 2
+"""So many occurrences must be without a useful completion: while one is under way all is well."""
+_STALE_US_MIN = MINUTE * SECOND_US
+"""No completion is stale sooner: of what is due every few seconds, a busy moment delays several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerSigns:
+    """Whether a schedule fires when it should."""
+
+    next_due_at: int | None
+    last_fired_at: int | None
+    last_run: RunId | None
+    late_us: int | None
+    """How long after its due it fired last."""
+    overdue_us: int | None
+    """How long its pending occurrence has been due; None while it is not."""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is due for longer than anybody's grace."""
+        return self.overdue_us is None or self.overdue_us <= LATE_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionSigns:
+    """Whether what a schedule is there for gets done."""
+
+    finished_at: int | None
+    """When an attempt of it was last over, however it ended."""
+    ends: LastEnds
+    useful: LastEnd | None
+    """The last useful completion: verified where the task has a check, succeeded where not."""
+    is_checked: bool
+    age_us: int | None
+    """How old that is."""
+    cadence_us: int | None
+    """How far apart occurrences are around now."""
+    behind: int
+    """How many occurrences have fallen due since the one that was last useful."""
+    is_stale: bool
+
+    @property
+    def ratio(self) -> float | None:
+        """How many cadences old the last useful completion is."""
+        if self.age_us is None or not self.cadence_us:
+            return None
+        return self.age_us / self.cadence_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """A schedule with both, and the runs that they are drawn from."""
+
+    record: ScheduleRecord
+    now: int
+    trigger: TriggerSigns
+    completion: CompletionSigns
+    runs: tuple[RunVital, ...]
+    """Its newest, newest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What was read about a schedule, for its signs to be seen."""
+
+    runs: Sequence[RunVital]
+    """Its newest, newest first."""
+    ends: LastEnds
+    is_checked: bool
+    """Whether its task has a check."""
+    now: int
+
+
+def signs_of(record: ScheduleRecord, known: Known) -> Signs:
+    """Return the signs of a schedule."""
+    return Signs(
+        record=record,
+        now=known.now,
+        trigger=_trigger(record, known.now),
+        completion=_completion(record, known),
+        runs=tuple(known.runs),
+    )
+
+
+def _trigger(record: ScheduleRecord, now: int) -> TriggerSigns:
+    pending, fired_at = record.pending, record.last_fired_at
+    offset_us = jitter_offset_us(record.id, record.definition.jitter_us)
+    is_known = record.last_for is not None and fired_at is not None
+    late_us = None
+    if is_known:
+        assert record.last_for is not None, "just seen"
+        assert fired_at is not None, "just seen"
+        # An edit may have changed the jitter since: then it is no longer known.
+        late_us = max(fired_at - record.last_for - offset_us, 0)
+    return TriggerSigns(
+        next_due_at=None if pending is None else pending.due_at,
+        last_fired_at=fired_at,
+        last_run=record.last_run,
+        late_us=late_us,
+        overdue_us=None if pending is None or pending.due_at > now else now - pending.due_at,
+    )
+
+
+def _completion(record: ScheduleRecord, known: Known) -> CompletionSigns:
+    now, timetable = known.now, record.definition.timetable
+    useful = known.ends.verified if known.is_checked else known.ends.success
+    cadence_us = cadence_of(timetable, now)
+    # Nobody is behind with what an order has just begun or taken up again.
+    floor = max(record.updated_at, record.created_at)
+    since_for = floor if useful is None else max(floor, useful.scheduled_for)
+    offset_us = jitter_offset_us(record.id, record.definition.jitter_us)
+    behind = count_behind(timetable, since_for, now - offset_us)
+    since = floor if useful is None else max(floor, useful.at)
+    is_stale = (
+        record.status is ScheduleStatus.ACTIVE
+        and behind >= _BEHIND_FROM
+        and cadence_us is not None
+        and now - since >= max(STALE_FROM * cadence_us, _STALE_US_MIN)
+    )
+    ended = [run.attempt_ended_at for run in known.runs if run.attempt_ended_at is not None]
+    return CompletionSigns(
+        finished_at=max(ended, default=None),
+        ends=known.ends,
+        useful=useful,
+        is_checked=known.is_checked,
+        age_us=None if useful is None else max(now - useful.at, 0),
+        cadence_us=cadence_us,
+        behind=behind,
+        is_stale=is_stale,
+    )

@@ -14,17 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.durations import duration_microseconds
-from duly.domain.identity import identity_text
-from duly.domain.instants import SECOND_US, from_microseconds, iso_utc
+from duly.domain.ids import identity_text
+from duly.domain.outbound_urls import WebAddress, read_web_address
 from duly.domain.schedules import canonical_json
-from duly.domain.secrets import Secret, SecretReference, read_reference
-from duly.domain.web_addresses import WebAddress, read_web_address
+from duly.domain.secret_refs import Secret, SecretReference, read_reference
 from duly.errors import NoSecret, UsageError
+from duly.timetable.instants import SECOND_US, duration_microseconds, from_microseconds, iso_utc
 
 if TYPE_CHECKING:
-    from duly.domain.attempts import Tries
-    from duly.domain.runs import RunRecord
+    from duly.domain.runs import RunRecord, Tries
 
 TIMEOUT_DEFAULT = "30s"
 TIMEOUT_MAX_US = 600 * SECOND_US

@@ -10,7 +10,7 @@ from duly.telemetry import NullTelemetry, TickFailed
 
 if TYPE_CHECKING:
     from duly.clock import Clock
-    from duly.store.dispatch import Wakeups
+    from duly.store.ports.dispatch import Wakeups
     from duly.telemetry import Telemetry
 
 FAILED_WAIT_US = 1_000_000

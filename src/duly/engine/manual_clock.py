@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from duly.domain.durations import duration_microseconds
+from duly.timetable.instants import duration_microseconds
 
 START_US = 1_804_492_800_000_000
 """Where a clock starts unless told: 2027-03-08 08:00 UTC, a Monday."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from duly.domain.attempts import attempt_name
-from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
-from duly.domain.identity import identity_text
-from duly.domain.literals import AttemptState, Lane, Origin, RunState
-from duly.store.fires import FireOnTime, FirePlanned
+from duly.domain.enums import AttemptState, Lane, Origin, RunState
+from duly.domain.ids import identity_text
+from duly.domain.outcomes import BeInDoubt, Close, Die, Requeue, Wait
+from duly.domain.runs import attempt_name
+from duly.store.ports.dispatch import FireOnTime, FirePlanned
 from duly.telemetry.tracing import SpanFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from duly.domain.concluding import Conclusion, Next
-    from duly.domain.settling import PlannedRun, Template
-    from duly.engine.wheel import Entry
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import ClaimedRun, LostClaim
+    from duly.domain.fire_planning import PlannedRun, Template
+    from duly.domain.outcomes import Conclusion, Next
+    from duly.engine.dispatcher.timer_wheel import Entry
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import ClaimedRun, LostClaim
 
 TOLD_BY_NOBODY = frozenset((Origin.BACKFILL, Origin.RERUN, Origin.REPAIR, Origin.VERIFY))
 """Origins of runs that the store makes by itself: who executes one first tells its first span."""

@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.engine.executors.output import status_words
-from duly.engine.lifeline import Listening, lifeline_variables
+from duly.engine.executors.child_process import status_words
+from duly.engine.executors.process_lifetime import Listening, lifeline_variables
 from duly.telemetry import (
     NullTelemetry,
     WorkerProcessCrashed,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from duly.clock import Clock
-    from duly.store.dispatch import Wakeups
+    from duly.store.ports.dispatch import Wakeups
     from duly.telemetry import Telemetry
 
 RECYCLE_STATUS = 75

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.remote.asking import said
-from duly.remote.operation import DELETE, PUT, look, order
-from duly.wire.alerts import (
+from duly.interface.alerts import (
     Alert,
     AlertChannel,
     AlertRule,
@@ -17,15 +15,17 @@ from duly.wire.alerts import (
     SetAlertRule,
     SilenceAlerts,
 )
-from duly.wire.limits import Removal, Removed
-from duly.wire.runs import Justified
-from duly.wire.shapes import Page
+from duly.interface.limits import Removal, Removed
+from duly.interface.runs import Justified
+from duly.interface.shapes import Page
+from duly.remote.operation import DELETE, PUT, look, order
+from duly.remote.transport import said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from duly.remote.asking import Asking, Delay, Instant
+    from duly.remote.transport import Asking, Delay, Instant
 
 ALERT, RULE = "/alerts/{alert}", "/alerts/rules/{rule}"
 CHANNEL, SILENCE = "/alerts/channels/{channel}", "/alerts/silences/{silence}"

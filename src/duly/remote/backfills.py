@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.remote.asking import said
-from duly.remote.operation import look, order
-from duly.wire.backfills import (
+from duly.interface.backfills import (
     Backfill,
     BackfillPlan,
     BackfillQuery,
@@ -15,13 +13,15 @@ from duly.wire.backfills import (
     ResumeFrom,
     ThrottleBackfill,
 )
-from duly.wire.runs import Because
-from duly.wire.shapes import Page
+from duly.interface.runs import Because
+from duly.interface.shapes import Page
+from duly.remote.operation import look, order
+from duly.remote.transport import said
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from duly.remote.asking import Asking, Instant
+    from duly.remote.transport import Asking, Instant
 
 BACKFILL = "/backfills/{backfill}"
 LIST_BACKFILLS = look("list_backfills", "/backfills", Page[Backfill])

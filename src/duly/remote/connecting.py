@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from duly.draws import SystemDraws
-from duly.remote.address import read_address
+from duly.entropy import SystemDraws
+from duly.interface.audit import AuditAsked
+from duly.interface.doctor import Diagnosis
+from duly.interface.proofs import Proof, ProofQuery
+from duly.interface.runs import EnqueuedRun, NewRun, NewRuns, Run
+from duly.interface.schedules import Entry, Preview
+from duly.interface.shapes import Page
+from duly.interface.status import Status, StatusAsked
+from duly.interface.zones import RuleAsked, Zone, ZonesAsked
+from duly.remote.address import find_token, read_address
 from duly.remote.alerts import Alerts
-from duly.remote.asking import Asking, said
 from duly.remote.backfills import Backfills
-from duly.remote.credentials import find_token
 from duly.remote.events import Events
-from duly.remote.exchange import Exchange, Patience
 from duly.remote.inbox import Inbox
 from duly.remote.operating import (
     LIST_DISPATCHERS,
@@ -27,15 +32,8 @@ from duly.remote.owners import Owners
 from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs
 from duly.remote.schedules import Schedules
 from duly.remote.selections import ScheduleSelections, Selections
+from duly.remote.transport import Asking, Exchange, Patience, said
 from duly.remote.vitals import Vitals
-from duly.wire.audit import AuditAsked
-from duly.wire.doctor import Diagnosis
-from duly.wire.proofs import Proof, ProofQuery
-from duly.wire.runs import EnqueuedRun, NewRun, NewRuns, Run
-from duly.wire.schedules import Entry, Preview
-from duly.wire.shapes import Page
-from duly.wire.status import Status, StatusAsked
-from duly.wire.zones import RuleAsked, Zone, ZonesAsked
 
 if TYPE_CHECKING:
     import ssl
@@ -44,10 +42,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from uuid import UUID
 
-    from duly.draws import Draws
-    from duly.remote.asking import Delay, Instant
-    from duly.wire.delayed import DelayedRun
-    from duly.wire.members import Member
+    from duly.entropy import Draws
+    from duly.interface.delayed import DelayedRun
+    from duly.interface.members import Member
+    from duly.remote.transport import Delay, Instant
 
 STATUS = look("get_status", "/status", Status)
 DOCTOR = look("get_diagnosis", "/doctor", Diagnosis)
@@ -71,7 +69,8 @@ class Audit:
 class Remote:
     """A server, asked as whoever the token says; nothing is sent until something is asked.
 
-    Threads may share it. It has the parts of `duly.App`, and answers in the shapes of `duly.wire`.
+    Threads may share it. It has the parts of `duly.App`, and answers in the shapes of
+    `duly.interface`.
     """
 
     def __init__(self, asking: Asking) -> None:

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from duly.errors import StoreError, StoreUnavailable, UsageError
-from duly.remote.asking import said
-from duly.remote.exchange import ANSWER_BYTES_MAX, Reply
+from duly.interface.audit import EventsAsked
+from duly.interface.schedules import Entry
 from duly.remote.operation import look
-from duly.remote.refusals import error_of
-from duly.wire.audit import EventsAsked
-from duly.wire.schedules import Entry
+from duly.remote.transport import ANSWER_BYTES_MAX, Reply, error_of, said
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from http.client import HTTPResponse
 
-    from duly.remote.asking import Asking
+    from duly.remote.transport import Asking
 
 FOLLOW = look("follow_events", "/events", Entry)
 SILENCE_SECONDS = 45

@@ -5,25 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from duly.remote.asking import said
+from duly.interface.inbox import Check, Effect, InboxItem, InboxQuery, Scope
+from duly.interface.runs import Because, Justified, ReconcileRun, RerunRun, ResumeRun, RetryRun, Run
+from duly.interface.shapes import Page
+from duly.interface.tasks import Task
 from duly.remote.operation import look, order
-from duly.wire.inbox import Check, Effect, InboxItem, InboxQuery, Scope
-from duly.wire.runs import (
-    Because,
-    Justified,
-    ReconcileRun,
-    RerunRun,
-    ResumeRun,
-    RetryRun,
-    Run,
-)
-from duly.wire.shapes import Page
-from duly.wire.tasks import Task
+from duly.remote.transport import said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.remote.asking import Asking
+    from duly.remote.transport import Asking
 
 Reference = UUID | str
 Effects = list[Effect]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.remote.asking import said
-from duly.remote.operation import DELETE, PUT, look, order
-from duly.wire.access import MadeToken, NewToken, Token, TokensAsked
-from duly.wire.limits import (
+from duly.interface.access import MadeToken, NewToken, Token, TokensAsked
+from duly.interface.limits import (
     Breaker,
     Limit,
     Place,
@@ -18,16 +16,18 @@ from duly.wire.limits import (
     SetLimit,
     SetQuotas,
 )
-from duly.wire.members import Member, QuarantinedHost, QuarantineWorker, ReleaseWorker
-from duly.wire.queues import Queue
-from duly.wire.runs import Because, Justified
-from duly.wire.shapes import Page
+from duly.interface.members import Member, QuarantinedHost, QuarantineWorker, ReleaseWorker
+from duly.interface.queues import Queue
+from duly.interface.runs import Because, Justified
+from duly.interface.shapes import Page
+from duly.remote.operation import DELETE, PUT, look, order
+from duly.remote.transport import said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from duly.remote.asking import Asking, Delay, Instant
+    from duly.remote.transport import Asking, Delay, Instant
 
 Quotas_ = list[Quota]
 Places = list[Place]

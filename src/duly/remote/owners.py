@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.remote.asking import said
+from duly.interface.owners import GoneOwner
+from duly.interface.runs import Because, Justified
+from duly.interface.shapes import Page
 from duly.remote.operation import look, order
-from duly.wire.owners import GoneOwner
-from duly.wire.runs import Because, Justified
-from duly.wire.shapes import Page
+from duly.remote.transport import said
 
 if TYPE_CHECKING:
-    from duly.remote.asking import Asking
+    from duly.remote.transport import Asking
 
 OWNERS_DEFAULT = 100
 LIST_OWNERS = look("list_gone_owners", "/owners", Page[GoneOwner])

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.remote.asking import said
-from duly.remote.operation import DELETE, PATCH, look, order
-from duly.remote.vitals import MISSING
-from duly.wire.attempts import Attempt, AttemptQuery, Line, LineQuery, Step, StepQuery
-from duly.wire.delayed import DelayedRun, Move
-from duly.wire.runs import (
+from duly.interface.attempts import Attempt, AttemptQuery, Line, LineQuery, Step, StepQuery
+from duly.interface.delayed import DelayedRun, Move
+from duly.interface.runs import (
     Because,
     EditRun,
     EnqueuedRun,
@@ -20,13 +17,16 @@ from duly.wire.runs import (
     Run,
     RunQuery,
 )
-from duly.wire.shapes import Page
-from duly.wire.vitals import MissingAsked, MissingFound
+from duly.interface.shapes import Page
+from duly.interface.vitals import MissingAsked, MissingFound
+from duly.remote.operation import DELETE, PATCH, look, order
+from duly.remote.transport import said
+from duly.remote.vitals import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.remote.asking import Asking, Delay, Instant
+    from duly.remote.transport import Asking, Delay, Instant
 
 Reference = UUID | str
 Listed = list[Run]

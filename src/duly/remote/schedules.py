@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.domain.misfire import Misfire
-from duly.domain.timetable.timetable import Timetable
-from duly.remote.asking import said
-from duly.remote.operation import DELETE, PATCH, look, order
-from duly.wire.runs import Because, EnqueuedRun
-from duly.wire.schedules import (
+from duly.domain.policies import Misfire
+from duly.interface.runs import Because, EnqueuedRun
+from duly.interface.schedules import (
     Entry,
     NewestAsked,
     NewSchedule,
@@ -30,12 +27,15 @@ from duly.wire.schedules import (
     SkippedRange,
     Trigger,
 )
-from duly.wire.shapes import Page
+from duly.interface.shapes import Page
+from duly.remote.operation import DELETE, PATCH, look, order
+from duly.remote.transport import said
+from duly.timetable.timetable import Timetable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.remote.asking import Asking, Instant
+    from duly.remote.transport import Asking, Instant
 
 Reference = UUID | str
 Listed = list[Schedule]

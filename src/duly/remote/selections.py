@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.remote.asking import said
-from duly.remote.operation import look, order
-from duly.wire.runs import OrderedRuns
-from duly.wire.selections import (
+from duly.interface.runs import OrderedRuns
+from duly.interface.selections import (
     NewScheduleSelection,
     NewSelection,
     OrderedSchedules,
@@ -23,11 +21,13 @@ from duly.wire.selections import (
     Selection,
     SkipSelection,
 )
+from duly.remote.operation import look, order
+from duly.remote.transport import said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.remote.asking import Asking, Instant
+    from duly.remote.transport import Asking, Instant
 
 Reference = UUID | str
 RUNS = "/runs/selections/{selection}"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.remote.asking import said
+from duly.interface.shapes import Page
+from duly.interface.vitals import MissingFound, ScheduleVitals, VitalsAsked, VitalSigns
 from duly.remote.operation import look
-from duly.wire.shapes import Page
-from duly.wire.vitals import MissingFound, ScheduleVitals, VitalsAsked, VitalSigns
+from duly.remote.transport import said
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from duly.remote.asking import Asking
+    from duly.remote.transport import Asking
 
 Listed = list[ScheduleVitals]
 OF_TENANT = look("get_tenant_vitals", "/vitals", VitalSigns)

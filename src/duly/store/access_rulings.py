@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.domain.access import Principal, PrincipalKind, Role, TokenId, TokenRecord
-from duly.domain.audit import instant_text
-from duly.domain.identity import ID_BYTES, RunId, identity_text
+from duly.domain.audit import Subject, instant_text
+from duly.domain.auth import Principal, PrincipalKind, Role, TokenId, TokenRecord
+from duly.domain.ids import ID_BYTES, RunId, identity_text
 from duly.errors import Conflict, NotFound
-from duly.store.access import (
+from duly.store.ports.auth import (
     ANSWER_AWAITED_US,
     ANSWER_KEPT_US,
     FROZEN_RUNS_MAX,
@@ -19,12 +19,11 @@ from duly.store.access import (
     SessionRecord,
     Standing,
 )
-from duly.store.auditing import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.store.access import AddSession, AddToken, Freeze, NoteRefusals
+    from duly.store.ports.auth import AddSession, AddToken, Freeze, NoteRefusals
 
 NOBODY = 0
 """Since when an order is carried out that nobody carries out."""

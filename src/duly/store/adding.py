@@ -9,10 +9,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import identity_text
-from duly.domain.literals import Origin
-from duly.store.auditing import Subject
-from duly.store.planning import AddedRun
+from duly.domain.audit import Subject
+from duly.domain.enums import Origin
+from duly.domain.ids import identity_text
+from duly.store.ports.schedules import AddedRun
 from duly.store.rulings import (
     added_by_hand,
     due_of,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.ids import RunId, ScheduleId
     from duly.domain.runs import DelayedRecord
-    from duly.store.planning import AddRuns, NewRun
+    from duly.store.ports.schedules import AddRuns, NewRun
     from duly.store.records import Row
     from duly.store.rulings import Requested
 

@@ -5,30 +5,30 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.alert_delivery import DeliveryRecord, DeliveryState
-from duly.domain.alert_kinds import AlertKind, Severity
-from duly.domain.alerting import (
+from duly.domain.alert_rules import AlertKind, Severity
+from duly.domain.alerts import (
     AlertId,
     AlertRecord,
     AlertState,
     DeliveryId,
+    DeliveryRecord,
+    DeliveryState,
     Step,
     Told,
     delivery_id,
 )
-from duly.domain.attempts import stored_policy
-from duly.domain.audit import Actor, instant_text
-from duly.domain.identity import RunId, identity_text
+from duly.domain.audit import Actor, Subject, instant_text
+from duly.domain.ids import RunId, identity_text
+from duly.domain.runs import stored_policy
 from duly.errors import Conflict, NotFound, Outdated, UsageError
-from duly.store.alerting import TERMS_MAX, UNSAID, TermRecord, TermSort, TroubledRun
-from duly.store.auditing import Subject
+from duly.store.ports.alerts import TERMS_MAX, UNSAID, TermRecord, TermSort, TroubledRun
 from duly.store.rulings import is_current
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duly.domain.alerting import Change
-    from duly.store.alerting import (
+    from duly.domain.alerts import Change
+    from duly.store.ports.alerts import (
         AcknowledgeAlert,
         RemoveTerm,
         SetTerm,

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.audit import Actor, instant_text, schedule_facts
-from duly.domain.identity import identity_text
+from duly.domain.audit import Actor, Subject, instant_text, schedule_facts
+from duly.domain.ids import identity_text
 
 if TYPE_CHECKING:
-    from duly.domain.attempts import Tries
-    from duly.domain.identity import RunId
-    from duly.domain.runs import DelayedRecord
+    from duly.domain.ids import RunId
+    from duly.domain.runs import DelayedRecord, Tries
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import Finish, LostClaim
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import Finish, LostClaim
     from duly.store.work_rulings import WorkerLease
+
 
 SYSTEM = Actor("duly", "store")
 """Who has decided what no person did."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """What an audit entry is about."""
-
-    name: str
-    tenant: str = ""
-    id: bytes | None = None
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
 
 
 def entry_row(now: int, actor: Actor, action: str, subject: Subject) -> tuple[Any, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.backfilling import BackfillMode, BackfillOrder, BackfillStatus, SlotClass
-from duly.domain.identity import BackfillId, ScheduleId
-from duly.store.backfilling import BackfillRecord
+from duly.domain.backfill import BackfillMode, BackfillOrder, BackfillStatus, SlotClass
+from duly.domain.ids import BackfillId, ScheduleId
+from duly.store.ports.backfill import BackfillRecord
 
 if TYPE_CHECKING:
     from duly.store.records import Row

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.backfilling import NEVER, BackfillMode, BackfillStatus, SlotClass
-from duly.domain.identity import identity_text
-from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import Overlap
+from duly.domain.audit import Subject
+from duly.domain.backfill import NEVER, BackfillMode, BackfillStatus, SlotClass
+from duly.domain.enums import Overlap
+from duly.domain.ids import identity_text
 from duly.errors import Conflict, NotFound
-from duly.store.auditing import Subject
 from duly.store.gates import Comer, comer_again
 from duly.store.rulings import id_taken
+from duly.timetable.instants import from_microseconds, iso_utc
 
 if TYPE_CHECKING:
-    from duly.domain.backfill_steps import Planned
-    from duly.domain.backfilling import Slot
-    from duly.domain.identity import BackfillId, RunId
+    from duly.domain.backfill import Planned, Slot
+    from duly.domain.ids import BackfillId, RunId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.backfilling import BackfillRecord, ChangeBackfill, CreateBackfill
+    from duly.store.ports.backfill import BackfillRecord, ChangeBackfill, CreateBackfill
 
 SCHEDULE_GONE = "its schedule was deleted"
 RESUMES = "resumes"

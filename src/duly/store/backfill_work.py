@@ -9,10 +9,11 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.backfilling import BackfillStatus
-from duly.domain.literals import Lane, ScheduleStatus
-from duly.domain.overlapping import Coming
-from duly.store.auditing import SYSTEM, Subject
+from duly.domain.audit import Subject
+from duly.domain.backfill import BackfillStatus
+from duly.domain.enums import Lane, ScheduleStatus
+from duly.domain.policies import Coming
+from duly.store.auditing import SYSTEM
 from duly.store.backfill_rulings import (
     SCHEDULE_GONE,
     action_of,
@@ -24,21 +25,20 @@ from duly.store.backfill_rulings import (
     refuse_stale,
     unknown_backfill,
 )
-from duly.store.backfilling import MAINTENANCE_SHARD, BackfillRecord, SlotState, Stepped
-from duly.store.dispatch import FireResult
+from duly.store.ports.backfill import MAINTENANCE_SHARD, BackfillRecord, SlotState, Stepped
+from duly.store.ports.dispatch import FireResult
 from duly.store.rulings import refuse_deleted, unknown_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.audit import Actor
-    from duly.domain.backfill_steps import Planned
-    from duly.domain.backfilling import Slot
-    from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.backfill import Planned, Slot
+    from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.backfilling import ChangeBackfill, CreateBackfill, StepBackfill
-    from duly.store.dispatch import Fence
     from duly.store.gates import Arrival, Gates
+    from duly.store.ports.backfill import ChangeBackfill, CreateBackfill, StepBackfill
+    from duly.store.ports.dispatch import Fence
 
 
 class BackfillWork(ABC):

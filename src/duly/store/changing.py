@@ -10,14 +10,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from duly.domain.identity import shard_of
-from duly.domain.literals import ScheduleStatus
-from duly.domain.overlapping import gate_of
+from duly.domain.enums import ScheduleStatus
+from duly.domain.ids import shard_of
+from duly.domain.policies import gate_of
 from duly.store.auditing import changed_subject, created_subject
-from duly.store.dispatch import DrainOwed, FireResult, OwedRecord
 from duly.store.gates import NOBODY
 from duly.store.gathering import Gathering, ground_of
-from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
+from duly.store.ports.dispatch import DrainOwed, FireResult, OwedRecord
+from duly.store.ports.schedules import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
 from duly.store.records import Row, definition_text
 from duly.store.rulings import (
     DRAINABLE,
@@ -31,12 +31,11 @@ from duly.store.rulings import (
 )
 
 if TYPE_CHECKING:
-    from duly.domain.audit import Actor
-    from duly.domain.identity import ScheduleId
+    from duly.domain.audit import Actor, Subject
+    from duly.domain.ids import ScheduleId
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
-    from duly.store.auditing import Subject
-    from duly.store.dispatch import TimerKind
     from duly.store.gathering import Ground
+    from duly.store.ports.dispatch import TimerKind
     from duly.store.quotas import Counting
 
 

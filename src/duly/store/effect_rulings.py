@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.advice import Choice
-from duly.domain.identity import identity_text
-from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import Effects, Origin, RunState
+from duly.domain.audit import Subject
+from duly.domain.effects import Choice
+from duly.domain.enums import Effects, Origin, RunState
+from duly.domain.ids import identity_text
 from duly.errors import Conflict
-from duly.store.auditing import Subject, run_subject
+from duly.store.auditing import run_subject
 from duly.store.rulings import refuse_others_id
 from duly.store.work_rulings import not_in_doubt, unknown_run
+from duly.timetable.instants import from_microseconds, iso_utc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.domain.attempts import TaskPolicy
-    from duly.domain.runs import RunRecord
-    from duly.store.effects import AddVerdict, Rerun, SettleDoubt, TaskOrder
+    from duly.domain.runs import RunRecord, TaskPolicy
+    from duly.store.ports.effects import AddVerdict, Rerun, SettleDoubt, TaskOrder
 
 OPEN_TO_END = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
 REPEATABLE = frozenset(RunState) - OPEN_TO_END

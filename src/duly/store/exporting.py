@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, cast
 
-from duly.domain.literals import Origin
+from duly.domain.enums import Origin
 from duly.domain.runs import MAKING_GOOD
-from duly.store.moving import KINDS, LEDGER, PAGE, PARTS, PLACES, Bundle, ColumnKind
+from duly.store.ports.transfer import KINDS, LEDGER, PAGE, PARTS, PLACES, Bundle, ColumnKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.store.moving import Kind, Part, PartRow, Value
+    from duly.store.ports.transfer import Kind, Part, PartRow, Value
     from duly.store.records import Row
 
 PAGED = ("schedules", "delayed", "runs", "backfills", "backfill_slots")

@@ -8,14 +8,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.domain.literals import ScheduleStatus
+from duly.domain.enums import ScheduleStatus
 from duly.store.auditing import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duly.store.alerting import AlertFilter
-    from duly.store.reading import AuditFilter, ScheduleFilter
+    from duly.store.ports.alerts import AlertFilter
+    from duly.store.ports.queries import AuditFilter, ScheduleFilter
 
 Value = str | int | bytes
 

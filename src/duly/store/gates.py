@@ -12,17 +12,17 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.domain.identity import identity_text
+from duly.domain.enums import Overlap, RunState, SkipReason
+from duly.domain.ids import identity_text
 from duly.domain.limits import Why, capped_place, why_text
-from duly.domain.literals import Overlap, RunState, SkipReason
-from duly.domain.overlapping import GATELESS, Coming, Gate, enter, gate_of, may_go_on
+from duly.domain.policies import GATELESS, Coming, Gate, enter, gate_of, may_go_on
 from duly.errors import Conflict
 
 if TYPE_CHECKING:
-    from duly.domain.attempts import Tries
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
+    from duly.domain.runs import Tries
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.planning import NewRun
+    from duly.store.ports.schedules import NewRun
 
 NOBODY = b""
 """What is written of a schedule of which no run has gone ahead: nothing would be the last made."""

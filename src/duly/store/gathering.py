@@ -12,20 +12,20 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from duly.domain.attempts import Tries
-from duly.domain.literals import Lane, Overlap
-from duly.domain.overlapping import Coming, gate_of
+from duly.domain.enums import Lane, Overlap
+from duly.domain.policies import Coming, gate_of
+from duly.domain.runs import Tries
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.gates import Comer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.fire_planning import PlannedRun, Settlement
+    from duly.domain.ids import RunId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.domain.settling import PlannedRun, Settlement
     from duly.store.gates import Arrival, Gates
-    from duly.store.planning import NewRun
+    from duly.store.ports.schedules import NewRun
     from duly.store.records import Row
 
 _UNTRIED = Tries()

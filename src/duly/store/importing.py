@@ -12,19 +12,19 @@ from hashlib import blake2b
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, cast
 
-from duly.domain.identity import ScheduleId, identity_text, shard_of
-from duly.domain.literals import Lane
-from duly.domain.overlapping import gate_of
+from duly.domain.audit import Subject
+from duly.domain.enums import Lane
+from duly.domain.ids import ScheduleId, identity_text, shard_of
+from duly.domain.policies import gate_of
 from duly.errors import Conflict
-from duly.store.auditing import Subject
 from duly.store.gathering import LANE_OFFSETS, share_of
-from duly.store.moving import LEDGER, PAGE, PARTS, Bundle, Imported, OnConflict
+from duly.store.ports.transfer import LEDGER, PAGE, PARTS, Bundle, Imported, OnConflict
 from duly.store.records import read_definition, stored_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from duly.store.moving import ImportPromises, PartRow, Value
+    from duly.store.ports.transfer import ImportPromises, PartRow, Value
 
 ARGUMENTS_MAX = 200
 """Longer ones are not copied to where they are at hand."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import identity_text
+from duly.domain.ids import identity_text
 from duly.store.migrating import changed_migrations, compare
-from duly.store.schema import Finding
+from duly.store.ports.maintenance import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from duly.store.migrating import Applied
-    from duly.store.schema import Migration
+    from duly.store.ports.maintenance import Migration
 
 SHOWN_MAX = 20
 DEFECT = "this is a defect: keep the store as it is and report it"

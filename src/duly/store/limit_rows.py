@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.domain.breakers import Breaker, BreakerState
-from duly.domain.identity import RunId
-from duly.domain.limits import Limit, LimitRecord, LimitSource
-from duly.domain.rates import read_rate
+from duly.domain.admission import Breaker, BreakerState
+from duly.domain.ids import RunId
+from duly.domain.limits import Limit, LimitRecord, LimitSource, read_rate
 
 if TYPE_CHECKING:
     from duly.store.records import Row

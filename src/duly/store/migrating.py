@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from duly.errors import SchemaMismatch
-from duly.store.schema import Finding, Migration, SchemaStatus
+from duly.store.ports.maintenance import Finding, Migration, SchemaStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

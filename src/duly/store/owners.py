@@ -7,59 +7,19 @@ said it finds all that is active.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from duly.domain.audit import instant_text
-from duly.domain.owners import GoneRecord, gone_record
-from duly.domain.quotas import GONE, Counted, Quota, gone_key
+from duly.domain.audit import Subject, instant_text
+from duly.domain.quotas import GONE, Counted, GoneRecord, Quota, gone_key, gone_record
 from duly.errors import NotFound
-from duly.store.auditing import Subject
 
 if TYPE_CHECKING:
-    from duly.domain.audit import Actor
-    from duly.domain.identity import ScheduleId
+    from duly.store.ports.operations import MarkOwner
     from duly.store.quotas import Setting
+
 
 GONE_END = GONE[:-1] + chr(ord(GONE[-1]) + 1)
 """For SQL: behind all scopes that begin as those do under which somebody is gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkOwner:
-    """Say something of an owner."""
-
-    owner: str
-    tenant: str
-    actor: Actor
-
-
-class OwnerStore(Protocol):
-    """What is said about owners."""
-
-    def mark_gone(self, command: MarkOwner) -> GoneRecord:
-        """Remember that an owner is gone; audited as `owner.gone`.
-
-        Said again, it stands as it was said first. When this returns, every schedule that was made
-        active for them before can be found, and none is made active any more until they are back:
-        an order that would gets Conflict, and changes nothing.
-        """
-        ...
-
-    def mark_back(self, command: MarkOwner) -> GoneRecord:
-        """Forget that an owner is gone, and return what stood there; audited as `owner.back`.
-
-        NotFound when they are not gone. Their schedules stay as they are.
-        """
-        ...
-
-    def list_gone(self, tenant: str, after: str, limit: int) -> list[GoneRecord]:
-        """Return who is gone, by name, after a name; with how many schedules are still active."""
-        ...
-
-    def list_active_of(self, tenant: str, owner: str, limit: int) -> list[ScheduleId]:
-        """Return an owner's schedules that fire or will again by themselves, the oldest first."""
-        ...
 
 
 def mark_gone(setting: Setting, command: MarkOwner) -> GoneRecord:

@@ -8,10 +8,9 @@ whole. Where no quota applies nothing is counted, and nobody waits for anybody.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from duly.domain.owners import refuse_gone
+from duly.domain.audit import Subject
 from duly.domain.quotas import (
     MOST_MAX,
     WINDOW_US,
@@ -27,50 +26,22 @@ from duly.domain.quotas import (
     keys_of_schedule,
     may_be_bound,
     over_quota,
+    refuse_gone,
 )
 from duly.errors import NotFound
-from duly.store.auditing import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from duly.domain.audit import Actor
     from duly.domain.quotas import Bound
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.planning import AddedRun, AddRuns
+    from duly.store.ports.operations import SetQuotas
+    from duly.store.ports.schedules import AddedRun, AddRuns
+
 
 COUNTED_FROM_US = 2 * WINDOW_US
 """How far back ids are looked at for schedules of the last minute: an id is made before its row."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetQuotas:
-    """Set quotas of one scope; what is not named stays as it is."""
-
-    key: QuotaKey
-    most: Mapping[Counted, int | None]
-    """None for no bound."""
-    actor: Actor
-
-
-class QuotaStore(Protocol):
-    """What operators order about quotas."""
-
-    def set_quotas(self, command: SetQuotas) -> list[Quota]:
-        """Write quotas; each one's version grows. Audited as `quota.set`, with before and after.
-
-        In force for every order that begins after this returns. What there is already stays, even
-        if it is more than the quota. Return all of the scope.
-        """
-        ...
-
-    def remove_quotas(self, key: QuotaKey, actor: Actor) -> None:
-        """Take back all that was set for a scope; NotFound if nothing was. Audited."""
-        ...
-
-    def list_quotas(self) -> list[Quota]:
-        """Return what was set, by scope; who is gone `list_gone` tells."""
-        ...
 
 
 class Counting(ABC):

@@ -9,13 +9,19 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.attempts import Progress, Tries, policy_under, stored_policy
 from duly.domain.audit import Actor, AuditEntry
 from duly.domain.effects import EffectRecord, EffectState
-from duly.domain.identity import RunId, ScheduleId
-from duly.domain.literals import Finding, Lane, Missed, Origin, RunState, ScheduleStatus, SkipReason
-from duly.domain.run_vitals import Fault, RunVital
-from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
+from duly.domain.enums import Finding, Lane, Missed, Origin, RunState, ScheduleStatus, SkipReason
+from duly.domain.ids import RunId, ScheduleId
+from duly.domain.runs import (
+    DelayedRecord,
+    Progress,
+    RunRecord,
+    SkipRecord,
+    Tries,
+    policy_under,
+    stored_policy,
+)
 from duly.domain.schedules import (
     Call,
     Definition,
@@ -25,7 +31,8 @@ from duly.domain.schedules import (
     canonical_json,
     definition_from_json,
 )
-from duly.store.dispatch import (
+from duly.domain.vitals import Fault, RunVital
+from duly.store.ports.dispatch import (
     LeaseKey,
     LeaseRecord,
     Member,
@@ -35,9 +42,9 @@ from duly.store.dispatch import (
     Timer,
     TimerKind,
 )
-from duly.store.effects import VerdictRecord
-from duly.store.execution import Hold, LossKind, LostClaim
-from duly.store.operating import QueueRecord
+from duly.store.ports.effects import VerdictRecord
+from duly.store.ports.execution import Hold, LossKind, LostClaim
+from duly.store.ports.operations import QueueRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

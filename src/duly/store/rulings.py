@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from duly.domain.identity import identity_text, shard_of
-from duly.domain.instants import from_microseconds, iso_utc
-from duly.domain.literals import Origin, ScheduleStatus, SkipReason
+from duly.domain.enums import Origin, ScheduleStatus, SkipReason
+from duly.domain.fire_planning import Skip, Template, count_between
+from duly.domain.ids import identity_text, shard_of
 from duly.domain.runs import DelayedRecord, OccurrenceVerdict, VerdictKind
-from duly.domain.settling import Skip, Template, count_between
 from duly.errors import Conflict, NotFound, UsageError
-from duly.store.dispatch import Timer
-from duly.store.planning import NEAR_US
+from duly.store.ports.dispatch import Timer
+from duly.store.ports.schedules import NEAR_US
+from duly.timetable.instants import from_microseconds, iso_utc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.identity import RunId, ScheduleId
+    from duly.domain.ids import RunId, ScheduleId
     from duly.domain.schedules import Call, Definition, Owed, ScheduleRecord
-    from duly.store.planning import (
+    from duly.store.ports.schedules import (
         AddedRun,
         AddRuns,
         CancelDelayed,

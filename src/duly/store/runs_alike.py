@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
-from duly.domain.literals import Origin
+from duly.domain.enums import Origin
 from duly.domain.schedules import Call
-from duly.store.planning import AddedRun, NewRun
+from duly.store.ports.schedules import AddedRun, NewRun
 from duly.store.rulings import LIBRARY
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId
-    from duly.domain.literals import Lane
-    from duly.store.planning import AddRuns
+    from duly.domain.enums import Lane
+    from duly.domain.ids import RunId
+    from duly.store.ports.schedules import AddRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,18 +10,18 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import ID_BYTES, RunId
+from duly.domain.ids import ID_BYTES, RunId
 from duly.store.filters import Path, audit_leads, audit_where
-from duly.store.reading import PAGE_MAX
-from duly.store.records import audit_entry
-from duly.store.searching import (
+from duly.store.ports.queries import (
     BOUNDS,
     CLOCK_BACK_MAX_US,
+    PAGE_MAX,
     AttemptPage,
     AuditPage,
     RunPage,
     attempt_matches,
 )
+from duly.store.records import audit_entry
 from duly.store.walks import (
     Span,
     attempt_walks,
@@ -33,12 +33,10 @@ from duly.store.walks import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import AttemptRecord
-    from duly.domain.runs import RunRecord
+    from duly.domain.runs import AttemptRecord, RunRecord
     from duly.store.filters import Where
-    from duly.store.reading import AuditFilter, RunFilter
+    from duly.store.ports.queries import AttemptFilter, AuditFilter, Bounds, RunFilter
     from duly.store.records import Row
-    from duly.store.searching import AttemptFilter, Bounds
     from duly.store.walks import Marks, Walk
 
 _STATE = """coalesce((SELECT o.state FROM {0}outcomes o WHERE o.run_id = r.id),

@@ -5,32 +5,39 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
-from duly.store.reading import FIRST_DELAYED, PAGE_MAX, ReadingStore
-from duly.store.searching import SearchStore
+from duly.store.ports.queries import FIRST_DELAYED, PAGE_MAX, ReadingStore, SearchStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.last_ends import LastEnds
-    from duly.domain.run_times import RunSpan
-    from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
-    from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
+    from duly.domain.ids import RunId, ScheduleId
+    from duly.domain.runs import (
+        AttemptRecord,
+        DelayedRecord,
+        LineRecord,
+        OccurrenceVerdict,
+        ProgressRecord,
+        RunRecord,
+        SkipRecord,
+    )
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
-    from duly.store.reading import (
+    from duly.domain.vitals import DefinitionRecord, LastEnds, RunSpan, RunVital, VitalsFilter
+    from duly.store.ports.queries import (
+        AttemptFilter,
+        AttemptPage,
         AuditFilter,
+        AuditPage,
         DelayedPlace,
         OpenCounts,
         RunFilter,
+        RunPage,
         ScheduleFilter,
         Seen,
         StoreStatus,
         TenantCounts,
     )
-    from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
 
 
 class Snapshot(ReadingStore, SearchStore, Protocol):

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import ScheduleStatus
+from duly.domain.enums import ScheduleStatus
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.store.dispatch import MemberId
-from duly.store.reading import OpenCounts, OwnQueue, TenantCounts
+from duly.store.ports.dispatch import MemberId
+from duly.store.ports.queries import OpenCounts, OwnQueue, TenantCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

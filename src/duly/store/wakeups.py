@@ -12,7 +12,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from duly.draws import SystemDraws
+from duly.entropy import SystemDraws
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,16 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.domain.identity import ID_BYTES
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.enums import AttemptState, RunState
+from duly.domain.ids import ID_BYTES
 from duly.domain.schedules import TENANT_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duly.store.filters import Value
-    from duly.store.reading import RunFilter
-    from duly.store.searching import AttemptFilter
+    from duly.store.ports.queries import AttemptFilter, RunFilter
 
     Term = tuple[str, tuple[Value, ...]]
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Reason, Tries
-from duly.domain.concluding import Close, Die, Requeue, Wait
-from duly.domain.identity import identity_text
-from duly.domain.literals import AttemptState, Lane, RunState
-from duly.domain.sharing import Sharing, begin_behind
+from duly.domain.admission import Sharing, begin_behind
+from duly.domain.enums import AttemptState, Lane, RunState
+from duly.domain.ids import identity_text
+from duly.domain.outcomes import Close, Die, Requeue, Wait
+from duly.domain.runs import Reason, Tries
 from duly.errors import Conflict, LeaseLost, NotFound
 from duly.store.gathering import LANE_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import AttemptRecord, LogLine
-    from duly.domain.concluding import Conclusion, Next
-    from duly.domain.identity import RunId
-    from duly.store.dispatch import Retention
-    from duly.store.execution import ClaimRuns, Finish, Report
+    from duly.domain.ids import RunId
+    from duly.domain.outcomes import Conclusion, Next
+    from duly.domain.runs import AttemptRecord, LogLine
+    from duly.store.ports.execution import ClaimRuns, Finish, Report
+    from duly.store.ports.maintenance import Retention
 
 WORKERS_KEPT_US = 90 * 24 * 3_600 * 1_000_000
 """How long workers are remembered at least, for the attempts of runs that are still open."""

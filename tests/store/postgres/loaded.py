@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from duly.domain.identity import ScheduleId
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
+from duly.domain.fire_planning import Template, plan_on_time
+from duly.domain.ids import ScheduleId
 from duly.domain.schedules import Pending
-from duly.domain.settling import Template, plan_on_time
-from duly.store.dispatch import FireDelayed, FirePlanned, FireTimers, LoadTimers
+from duly.engine.manual_clock import START_US
+from duly.store.ports.dispatch import FireDelayed, FirePlanned, FireTimers, LoadTimers
 from duly.store.records import definition_text
-from duly.testing.conformance import steps
-from duly.testing.factories import MINUTE_US, definition
-from duly.testing.manual_clock import START_US
+from duly_conformance import steps
+from duly_conformance.kit import MINUTE_US, definition
 
 if TYPE_CHECKING:
-    from duly.store.dispatch import Fence, Fired, Timer
+    from duly.store.ports.dispatch import Fence, Fired, Timer
     from duly.store.postgres import PostgresStore
 
 BATCH = 1000

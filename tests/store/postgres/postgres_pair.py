@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from duly.domain.literals import Lane
-from duly.store.dispatch import FireDelayed, FireTimers, LoadTimers, MemberKind, Renew
-from duly.store.execution import Beat, ClaimRuns
+from duly.domain.enums import Lane
+from duly.store.ports.dispatch import FireDelayed, FireTimers, LoadTimers, MemberKind, Renew
+from duly.store.ports.execution import Beat, ClaimRuns
 from duly.store.postgres import PostgresStore
 from duly.store.postgres.neighbours import LOOK_EVERY_US
 from duly.store.wakeups import LONG_MAX
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import HOUR_US, SECOND_US, add_runs, new_run
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.kit import HOUR_US, SECOND_US, add_runs, new_run
 from tests.store.postgres.turnstile import PATIENT
 from tests.waiting import comes_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
-    from duly.store.dispatch import Fence, Fired, MemberId
-    from duly.store.execution import Claimed, ClaimedRun
+    from duly.store.ports.dispatch import Fence, Fired, MemberId
+    from duly.store.ports.execution import Claimed, ClaimedRun
     from duly.store.postgres.bell import PostgresWakeups
     from duly.store.postgres.handing import Offering, Offers, Taker
     from tests.postgres.database_clock import DatabaseClock
@@ -43,7 +43,7 @@ class Employed:
         place: Any = store.wakeups(MemberKind.WORKER)
         self.place: PostgresWakeups = place
         given = {"slots": SLOTS, "ttl_us": HOUR_US, "wake_address": place.address} | parts
-        self.id: MemberId = work.join(store, **given)
+        self.id: MemberId = work.join_worker(store, **given)
 
     @property
     def offers(self) -> Offers:
@@ -193,7 +193,7 @@ class Street:
 
     def look(self, command: FireTimers) -> list[RunRecord]:
         """Return the runs of all timers of an order."""
-        return [work.look(self.store, one.timer.ref) for one in command.delayed]  # type: ignore[arg-type]
+        return [work.get_run(self.store, one.timer.ref) for one in command.delayed]  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Let go of everything."""

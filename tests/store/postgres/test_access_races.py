@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from duly.domain.access import secret_hash
-from duly.store.access import ANSWER_AWAITED_US, Standing
-from duly.testing.conformance import access, repeating
-from duly.testing.conformance.steps import audit
+from duly.domain.auth import secret_hash
+from duly.store.ports.auth import ANSWER_AWAITED_US, Standing
+from duly_conformance import access
+from duly_conformance.steps import audit
 
 CROWD = 8
 ROUNDS = 5
@@ -25,8 +25,8 @@ def store(patient_store):
 def test_of_a_crowd_with_one_order_one_begins_it(store, watch, clock):
     """A4, INV-17: at first, and again when whoever began it is gone."""
     for number in range(ROUNDS):
-        key = replace(repeating.ORDER, key=f"k{number}")
-        crowd = CROWD * [partial(repeating.announce, store, key=key)]
+        key = replace(access.ORDER, key=f"k{number}")
+        crowd = CROWD * [partial(access.announce, store, key=key)]
         first = Counter(found.standing for found in watch.at_once(*crowd))
         clock.advance(ANSWER_AWAITED_US)
         second = Counter(found.standing for found in watch.at_once(*crowd))
@@ -37,9 +37,9 @@ def test_of_a_crowd_with_one_order_one_begins_it(store, watch, clock):
 def test_who_comes_second_waits_for_the_first_to_commit(store, watch):
     """A4: and then finds what it has begun, and not a key that nobody has."""
     watch.put_turnstile("UPDATE", "duly.answers")
-    first = watch.start(partial(repeating.announce, store))
+    first = watch.start(partial(access.announce, store))
     assert watch.stands_at_the_turnstile()
-    second = watch.start(partial(repeating.announce, store))
+    second = watch.start(partial(access.announce, store))
     assert watch.is_blocked()
     watch.open_turnstile()
 

@@ -8,20 +8,12 @@ from itertools import product
 
 import pytest
 
-from duly.domain.literals import Origin
+from duly.domain.enums import Origin
 from duly.errors import Conflict, UsageError
-from duly.store.planning import NEAR_US
+from duly.store.ports.schedules import NEAR_US
 from duly.store.postgres import adding
-from duly.testing.conformance import steps
-from duly.testing.factories import (
-    ADA,
-    HOUR_US,
-    MINUTE_US,
-    SECOND_US,
-    add_runs,
-    delayed_fire,
-    new_run,
-)
+from duly_conformance import steps
+from duly_conformance.kit import ADA, HOUR_US, MINUTE_US, SECOND_US, add_runs, delayed_fire, new_run
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.postgres.turnstile import LIMIT_S, Watch

@@ -8,9 +8,9 @@ import pytest
 
 import duly
 from duly.errors import Conflict, Outdated
-from duly.store.alerting import UNSAID, RemoveTerm, SetTerm, TermSort
-from duly.testing.conformance import steps
-from duly.testing.factories import ADA
+from duly.store.ports.alerts import UNSAID, RemoveTerm, SetTerm, TermSort
+from duly_conformance import steps
+from duly_conformance.kit import ADA
 
 CROWD = 6
 ROUNDS = 5

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.backfilling import BackfillStatus, SlotClass
-from duly.domain.identity import occurrence_run_id
-from duly.domain.literals import Lane, Overlap, ScheduleStatus
-from duly.store.dispatch import FireResult
-from duly.testing.conformance import backfills as kit
-from duly.testing.conformance import steps
-from duly.testing.factories import on_time
+from duly.domain.backfill import BackfillStatus, SlotClass
+from duly.domain.enums import Lane, Overlap, ScheduleStatus
+from duly.domain.ids import occurrence_run_id
+from duly.store.ports.dispatch import FireResult
+from duly_conformance import backfills as kit
+from duly_conformance import steps
+from duly_conformance.kit import on_time
 from tests.store.postgres.turnstile import LIMIT_S
 
 FIRED, GONE, FENCED = FireResult.FIRED, FireResult.GONE, FireResult.FENCED

@@ -7,13 +7,13 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from duly.store.dispatch import Join, MemberKind, Renew
-from duly.store.planning import NEAR_US
+from duly.engine.manual_clock import ManualClock
+from duly.store.ports.dispatch import Join, MemberKind, Renew
+from duly.store.ports.schedules import NEAR_US
 from duly.store.postgres import bell as bell_module
 from duly.store.postgres.neighbours import CALLS_MIN
 from duly.store.wakeups import SECOND_US
-from duly.testing.factories import HOUR_US, add_runs, dispatcher, new_run
-from duly.testing.manual_clock import ManualClock
+from duly_conformance.kit import HOUR_US, add_runs, dispatcher, new_run
 from tests.store.postgres.turnstile import PATIENT, Watch, record_rings, replaced
 from tests.waiting import comes_true
 

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from duly.engine.manual_clock import ManualClock
 from duly.store.postgres import broom, rotation
-from duly.testing.conformance import work_steps as work
-from duly.testing.manual_clock import ManualClock
+from duly_conformance import steps as work
 from tests.postgres.reused_databases import with_store
 from tests.waiting import comes_true
 
@@ -49,7 +49,7 @@ def claim_some(store, worker, line):
 def test_who_claims_much_has_it_swept(url, open_store):
     """F3: a claim begins to read at the front of the queue."""
     store = open_store(url)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     with psycopg.connect(url, autocommit=True) as line:
         assert comes_true(lambda: claim_some(store, worker, line))
 
@@ -59,7 +59,7 @@ def test_what_cannot_be_swept_is_left_behind(url, open_store, monkeypatch):
     """F3: a transaction that somebody leaves open does not make claims slower and slower."""
     monkeypatch.setattr(rotation, "ERA_PRESSED_US", 0)
     store = open_store(url)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     with psycopg.connect(url) as old, psycopg.connect(url, autocommit=True) as line:
         old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         old.execute("SELECT count(*) FROM pg_class")

@@ -7,13 +7,13 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import RunState
-from duly.store.execution import ClaimRuns, FinishResult, Hold
+from duly.domain.enums import RunState
+from duly.domain.outcomes import Succeeded
+from duly.store.ports.execution import ClaimRuns, FinishResult, Hold
 from duly.store.postgres import claiming, finishing
 from duly.store.postgres.claiming import AIM_KEPT_US, ERA_SETTLED_US, NOTHING_KEPT_US
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import ADA, finish
+from duly_conformance import steps as work
+from duly_conformance.kit import ADA, finish
 
 MOVE_ON = "UPDATE duly.cluster SET era = 1, era_since = duly.now_us()"
 PUT_INTO_ANOTHER = "UPDATE duly.ready SET era = 2"
@@ -42,7 +42,7 @@ def looks_at_all(monkeypatch):
 @pytest.fixture
 def aimed(store, looks_at_all):
     """A worker that has seen all leaves a moment ago, and found them empty."""
-    worker = work.join(store)
+    worker = work.join_worker(store)
     assert [] == work.take(store, worker)
     assert 1 == len(looks_at_all)
     return worker
@@ -110,10 +110,10 @@ def test_ends_and_claims_go_by_one_statement(store, aimed, looks_at_all, monkeyp
     assert (FinishResult.ACCEPTED,) == finished.results
     assert [second] == [run.run_id for run in taken.runs]
     assert (RunState.SUCCEEDED, "1") == (
-        work.look(store, first).state,
-        work.look(store, first).result,
+        work.get_run(store, first).state,
+        work.get_run(store, first).result,
     )
-    assert taken.runs[0].record == work.look(store, second)
+    assert taken.runs[0].record == work.get_run(store, second)
     assert 1 == len(looks_at_all)
 
 
@@ -129,7 +129,7 @@ def test_an_end_that_is_refused_goes_with_a_claim(store, aimed):
 
     assert (FinishResult.REFUSED, FinishResult.ACCEPTED) == finished.results
     assert [queued] == [run.run_id for run in taken.runs]
-    assert RunState.RUNNING is work.look(store, one.run_id).state
+    assert RunState.RUNNING is work.get_run(store, one.run_id).state
 
 
 def test_a_queue_that_is_paused_is_not_taken_from(store, aimed):
@@ -141,7 +141,7 @@ def test_a_queue_that_is_paused_is_not_taken_from(store, aimed):
 
 
 def test_one_queue_is_taken_from_by_itself(store, looks_at_all):
-    worker, mail = work.join(store), ("mail",)
+    worker, mail = work.join_worker(store), ("mail",)
     assert [] == work.take(store, worker, queues=mail)
     work.queue(store, "a", queue="lair")
     wanted = work.queue(store, "b", queue="mail")

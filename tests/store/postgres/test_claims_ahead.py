@@ -7,13 +7,13 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from duly.domain.concluding import Failed, Succeeded
-from duly.domain.literals import RunState
+from duly.domain.enums import RunState
+from duly.domain.outcomes import Failed, Succeeded
 from duly.errors import SchemaMismatch, StoreUnavailable
-from duly.store.execution import Beat, ClaimRuns, ClaimsAhead, FinishResult
+from duly.store.ports.execution import Beat, ClaimRuns, ClaimsAhead, FinishResult
 from duly.store.postgres import PostgresSettings
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import finish
+from duly_conformance import steps as work
+from duly_conformance.kit import finish
 from tests.store.postgres.turnstile import END_WHO_STANDS_AT_THE_TURNSTILE, LIMIT_S, Watch
 from tests.waiting import comes_true
 
@@ -47,7 +47,7 @@ def ids(claimed):
 
 
 def states(store, runs):
-    return {work.look(store, run).state for run in runs}
+    return {work.get_run(store, run).state for run in runs}
 
 
 def connection_of(store):
@@ -67,7 +67,7 @@ def test_the_store_says_that_it_can_be_asked_so(store):
 
 def test_what_was_ordered_is_carried_out_though_nobody_waits_for_it(store):
     """P1: the server works while whoever has ordered does something else."""
-    worker, runs = work.join(store), {work.queue(store, text) for text in "abc"}
+    worker, runs = work.join_worker(store), {work.queue(store, text) for text in "abc"}
     answer = store.begin_claim(order(worker))
 
     assert comes_true(lambda: {RunState.RUNNING} == states(store, runs))
@@ -76,7 +76,7 @@ def test_what_was_ordered_is_carried_out_though_nobody_waits_for_it(store):
 
 def test_what_nobody_has_heard_of_is_a_stray(store):
     """INV-2: so nothing is lost by whoever never asks for the answer."""
-    worker, run = work.join(store), work.queue(store)
+    worker, run = work.join_worker(store), work.queue(store)
     answer = store.begin_claim(order(worker))
     assert comes_true(lambda: {RunState.RUNNING} == states(store, [run]))
     beaten = store.beat(Beat(worker=worker))
@@ -87,7 +87,7 @@ def test_what_nobody_has_heard_of_is_a_stray(store):
 
 def test_the_connection_is_given_back_with_the_answer(url, open_store):
     store = open_store(url, settings=ONE)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     own = connection_of(store)
     for text in "abc":
         run = work.queue(store, text)
@@ -101,7 +101,7 @@ def test_the_connection_is_given_back_with_the_answer(url, open_store):
 
 def test_the_connection_is_given_back_though_nothing_could_be_ordered(url, open_store):
     store = open_store(url, settings=ONE)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     with psycopg.connect(url, autocommit=True) as line:
         line.execute("ALTER TABLE duly.ready RENAME TO unready")
         for _ in range(2):
@@ -114,7 +114,7 @@ def test_the_connection_is_given_back_though_nothing_could_be_ordered(url, open_
 
 def test_another_statement_of_the_same_thread_goes_over_another_connection(store, watch):
     """P1, R4: ends are told while a claim is under way, and none waits for the other."""
-    worker = work.join(store)
+    worker = work.join_worker(store)
     for text in "ab":
         work.queue(store, text)
     one, other = store.claim_runs(order(worker)).runs
@@ -136,7 +136,7 @@ def test_another_statement_of_the_same_thread_goes_over_another_connection(store
 
 def test_a_connection_that_breaks_before_the_answer_is_not_used_again(store, watch):
     """D1, R4: whether it was carried out is not known; here it was not, and is done anew."""
-    worker, run = work.join(store), work.queue(store)
+    worker, run = work.join_worker(store), work.queue(store)
     own = connection_of(store)
     watch.put_turnstile("INSERT", "duly.claims")
     answer = store.begin_claim(order(worker))
@@ -155,7 +155,7 @@ def test_a_connection_that_breaks_before_the_answer_is_not_used_again(store, wat
 def test_a_place_is_free_again_after_a_connection_has_broken(url, open_store, watch_at):
     """FAULT-14: however often that happens, others find a connection."""
     store, watch = open_store(url, settings=ONE), watch_at(url)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     watch.put_turnstile("INSERT", "duly.claims")
     for _ in range(2):
         answer = store.begin_claim(order(worker))
@@ -170,7 +170,7 @@ def test_a_place_is_free_again_after_a_connection_has_broken(url, open_store, wa
 
 def test_an_answer_that_has_arrived_counts_though_its_server_has_ended(store, watch):
     """D1: what was committed is told, and the connection is of no use to the next."""
-    worker, run = work.join(store), work.queue(store)
+    worker, run = work.join_worker(store), work.queue(store)
     own = connection_of(store)
     pid = own.info.backend_pid
     answer = store.begin_claim(order(worker))
@@ -184,7 +184,7 @@ def test_an_answer_that_has_arrived_counts_though_its_server_has_ended(store, wa
 @pytest.mark.parametrize("statement", ["DEALLOCATE ALL", "DISCARD ALL"])
 def test_what_the_server_was_told_to_forget_is_prepared_again(store, statement):
     """The driver does the one after a rollback, and people do the other; nothing is taken twice."""
-    worker = work.join(store)
+    worker = work.join_worker(store)
     runs = [work.queue(store, text) for text in "abcd"]
     taken, prepared = [], []
     for _ in runs:
@@ -195,13 +195,13 @@ def test_what_the_server_was_told_to_forget_is_prepared_again(store, statement):
 
     assert sorted(runs) == sorted(taken)
     assert len(runs) == len(set(prepared)), "each was prepared anew, or it proves nothing"
-    assert {1} == {work.look(store, run).tries.fence for run in runs}
+    assert {1} == {work.get_run(store, run).tries.fence for run in runs}
 
 
 def test_behind_a_pooler_a_claim_is_carried_out_at_once(url, pgbouncer_url, open_store):
     """Whose connections are handed out anew for every transaction; nothing is prepared there."""
     store = open_store(pgbouncer_url(url))
-    worker, run = work.join(store), work.queue(store)
+    worker, run = work.join_worker(store), work.queue(store)
     answer = store.begin_claim(order(worker))
 
     assert {RunState.RUNNING} == states(store, [run])

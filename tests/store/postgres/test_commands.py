@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duly.app import App
 from duly.app.doctor import Level, examine
-from duly.app.wrapping import Wrapped, run_wrapped
+from duly.cli.exec import Wrapped, run_wrapped
 
 
 def test_the_doctor_finds_a_fresh_database_well(url):

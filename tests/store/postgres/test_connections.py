@@ -11,18 +11,18 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
+from duly.engine.manual_clock import ManualClock
 from duly.errors import SchemaMismatch, StoreError, StoreUnavailable, UsageError
-from duly.store.dispatch import Join, LeaseKey, MemberId, MemberKind
-from duly.store.execution import Beat, ClaimRuns, SaveCheckpoint
+from duly.store.ports.dispatch import Join, LeaseKey, MemberId, MemberKind
+from duly.store.ports.execution import Beat, ClaimRuns, SaveCheckpoint
 from duly.store.postgres import PostgresSettings
 from duly.store.postgres.connection import PLANS_KEPT_US
 from duly.store.postgres.prepared import PreparedSession
 from duly.store.postgres.urls import read_url, safe_name
 from duly.store.wakeups import SECOND_US
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import add_runs, new_run
-from duly.testing.manual_clock import ManualClock
+from duly_conformance import steps as work
+from duly_conformance.kit import add_runs, new_run
 from tests.postgres.proxy import Proxy
 from tests.waiting import comes_true, wait_until
 
@@ -194,7 +194,7 @@ def test_plans_do_not_get_old(url, open_store):
 def test_what_the_server_was_told_to_forget_is_prepared_again(url, open_store):
     """The driver does so after a rollback."""
     store = open_store(url)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     for _ in range(2):
         assert () == store.claim_runs(ClaimRuns(worker=worker, limit=1)).runs
         with store._connections.statement(for_dispatch=True) as session:  # noqa: SLF001
@@ -242,7 +242,7 @@ def test_a_transaction_that_stands_still_is_ended_by_the_server(url, open_store)
 
 
 def _nothing_loaded():
-    from duly.store.dispatch import LoadTimers
+    from duly.store.ports.dispatch import LoadTimers
 
     return LoadTimers(shards=(0, 1), after=None, until=0, limit=10)
 

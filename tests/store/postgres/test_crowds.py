@@ -12,27 +12,26 @@ from threading import Event
 
 import pytest
 
-from duly.domain.literals import Lane, Missed, ScheduleStatus
-from duly.domain.misfire import Misfire
-from duly.domain.planning import decide_edit, decide_pause, decide_resume
-from duly.domain.settling import plan_late, settle
-from duly.domain.timetable.interval import every
+from duly.domain.enums import Lane, Missed, ScheduleStatus
+from duly.domain.fire_planning import plan_late, settle
+from duly.domain.policies import Misfire
+from duly.domain.schedule_changes import decide_edit, decide_pause, decide_resume
 from duly.errors import Conflict, NotFound, StoreUnavailable, UsageError
-from duly.store.dispatch import (
+from duly.store.ports.dispatch import (
     DrainOwed,
     Fence,
     FireDelayed,
     FireSchedule,
     LeaseKey,
     LoadTimers,
-    Prune,
     Renew,
-    Retention,
 )
-from duly.store.planning import Stale
-from duly.store.reading import RunFilter
-from duly.testing.conformance import steps
-from duly.testing.factories import (
+from duly.store.ports.maintenance import Prune, Retention
+from duly.store.ports.queries import RunFilter
+from duly.store.ports.schedules import Stale
+from duly.timetable.interval import every
+from duly_conformance import steps
+from duly_conformance.kit import (
     HOUR_US,
     MINUTE_US,
     SECOND_US,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from duly.testing.conformance import steps
+from duly_conformance import steps
 
 
 @pytest.fixture

@@ -8,19 +8,26 @@ from threading import Event
 
 import pytest
 
-from duly.domain.advice import Choice
-from duly.domain.attempts import Reason
-from duly.domain.concluding import GivenBack, Succeeded
-from duly.domain.effects import EffectState, Grant
-from duly.domain.literals import AttemptState, Finding, RunState
+from duly.domain.effects import Choice, EffectState, Grant
+from duly.domain.enums import AttemptState, Finding, RunState
+from duly.domain.outcomes import GivenBack, Succeeded
+from duly.domain.runs import Reason
 from duly.errors import Conflict, LeaseLost, StoreUnavailable
-from duly.store.effects import EndEffect
-from duly.store.execution import WORKER_TTL_US, FinishResult
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.doubts import rerun, settle, verdict
-from duly.testing.conformance.effects import UNSAFE, begin, end_beyond, in_doubt, taken
-from duly.testing.factories import HOUR_US, SECOND_US, finish
+from duly.store.ports.effects import EndEffect
+from duly.store.ports.execution import WORKER_TTL_US, FinishResult
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.effects import (
+    UNSAFE,
+    begin,
+    end_beyond,
+    in_doubt,
+    rerun,
+    settle_doubt,
+    taken,
+    verdict,
+)
+from duly_conformance.kit import HOUR_US, SECOND_US, finish
 from tests.postgres.proxy import Proxy
 from tests.store.postgres.turnstile import LIMIT_S
 
@@ -76,16 +83,16 @@ def test_a_claim_that_was_permitted_meanwhile_is_not_settled_as_one_that_was_not
     hold_at(watch, "duly.claims", "UPDATE")
     asking = watch.start(lambda: begin(store, worker, claimed, key))
     assert watch.stands_at_the_turnstile()
-    settling = watch.start(lambda: work.settle(store, fence, seen))
+    settling = watch.start(lambda: work.settle_lost(store, fence, seen))
     assert watch.is_blocked()
     watch.open_turnstile()
 
     assert Grant.GRANTED is asking.result(LIMIT_S).grant
     assert [False] == settling.result(LIMIT_S)
-    assert RunState.RUNNING is work.look(store, claimed.run_id).state
+    assert RunState.RUNNING is work.get_run(store, claimed.run_id).state
     (now_seen,) = work.lost_claims(store)
-    assert [True] == work.settle(store, fence, now_seen)
-    assert RunState.AMBIGUOUS is work.look(store, claimed.run_id).state
+    assert [True] == work.settle_lost(store, fence, now_seen)
+    assert RunState.AMBIGUOUS is work.get_run(store, claimed.run_id).state
     assert [] == store.check()
 
 
@@ -95,7 +102,7 @@ def test_nothing_is_permitted_once_the_claim_is_settled(store, clock, watch, key
     worker, claimed, fence = lost_one(store, clock)
     (seen,) = work.lost_claims(store)
     hold_at(watch, "duly.attempts")
-    settling = watch.start(lambda: work.settle(store, fence, seen))
+    settling = watch.start(lambda: work.settle_lost(store, fence, seen))
     assert watch.stands_at_the_turnstile()
     asking = watch.start(lambda: begin(store, worker, claimed, key))
     assert watch.is_blocked()
@@ -103,7 +110,7 @@ def test_nothing_is_permitted_once_the_claim_is_settled(store, clock, watch, key
 
     assert [True] == settling.result(LIMIT_S)
     assert Grant.GONE is asking.result(LIMIT_S).grant
-    assert RunState.RETRYING is work.look(store, claimed.run_id).state
+    assert RunState.RETRYING is work.get_run(store, claimed.run_id).state
     assert [] == ledger(store, claimed.run_id)
     assert [] == store.check()
 
@@ -221,7 +228,7 @@ def test_no_unsafe_effect_happens_twice_while_workers_die_and_others_reap(store,
     def toil():
         deaths = 5
         while not is_over.is_set():
-            worker = work.join(store, ttl_us=LONG_US)
+            worker = work.join_worker(store, ttl_us=LONG_US)
             claimed = work.take(store, worker, 3)
             is_dying = bool(claimed) and deaths > 0
             deaths -= is_dying
@@ -239,14 +246,14 @@ def test_no_unsafe_effect_happens_twice_while_workers_die_and_others_reap(store,
         try:
             while store.list_queues():
                 lost = work.lost_claims(store)
-                work.settle(store, fence, *lost, how=GivenBack(Reason.LOST, is_started=False))
+                work.settle_lost(store, fence, *lost, how=GivenBack(Reason.LOST, is_started=False))
         finally:
             is_over.set()
 
     watch.at_once(toil, toil, reap)
 
     assert sorted(ids) == sorted(world)
-    states = Counter(work.look(store, one).state for one in ids)
+    states = Counter(work.get_run(store, one).state for one in ids)
     assert {RunState.SUCCEEDED, RunState.AMBIGUOUS} == states.keys()
     assert states[RunState.AMBIGUOUS] == len(store.list_doubts(None, 100))
     assert [] == store.check()
@@ -260,9 +267,11 @@ def test_of_two_who_settle_a_doubt_at_once_one_does(store, watch):
     claimed = in_doubt(store)
     with watch.holding(LOCK_DOUBTS, []) as held:
         ends = [
-            watch.start(lambda: settle(store, claimed.run_id, Choice.RECONCILE, is_done=True)),
-            watch.start(lambda: settle(store, claimed.run_id, Choice.SKIP)),
-            watch.start(lambda: settle(store, claimed.run_id, Choice.RETRY)),
+            watch.start(
+                lambda: settle_doubt(store, claimed.run_id, Choice.RECONCILE, is_done=True)
+            ),
+            watch.start(lambda: settle_doubt(store, claimed.run_id, Choice.SKIP)),
+            watch.start(lambda: settle_doubt(store, claimed.run_id, Choice.RETRY)),
         ]
         assert watch.is_blocked()
         held.commit()
@@ -270,7 +279,7 @@ def test_of_two_who_settle_a_doubt_at_once_one_does(store, watch):
 
     assert 2 == outcomes.count(Conflict)
     (settled,) = [one for one in outcomes if one is not Conflict]
-    assert settled.state is work.look(store, claimed.run_id).state
+    assert settled.state is work.get_run(store, claimed.run_id).state
     assert 1 == len(steps.audit(store, action="run.settled"))
     assert [] == store.check()
 
@@ -282,13 +291,13 @@ def test_who_settles_what_a_check_has_settled_is_told(store, watch):
     found = verdict(claimed, Finding.PRESENT)
     checking = watch.start(lambda: store.add_verdict(found))
     assert watch.stands_at_the_turnstile()
-    settling = watch.start(lambda: settle(store, claimed.run_id, Choice.RETRY))
+    settling = watch.start(lambda: settle_doubt(store, claimed.run_id, Choice.RETRY))
     assert watch.is_blocked()
     watch.open_turnstile()
 
     assert 1 == checking.result(LIMIT_S).number
     assert Conflict is outcome_of(settling)
-    record = work.look(store, claimed.run_id)
+    record = work.get_run(store, claimed.run_id)
     assert (RunState.SUCCEEDED, Reason.VERIFIED) == (record.state, record.state_reason)
     assert [] == store.check()
 
@@ -298,7 +307,7 @@ def test_a_verdict_about_what_a_person_has_settled_changes_nothing_more(store, w
     """E5, E6, INV-6: it is kept."""
     claimed = in_doubt(store)
     hold_at(watch, "duly.outcomes")
-    settling = watch.start(lambda: settle(store, claimed.run_id, Choice.SKIP))
+    settling = watch.start(lambda: settle_doubt(store, claimed.run_id, Choice.SKIP))
     assert watch.stands_at_the_turnstile()
     found = verdict(claimed, finding)
     checking = watch.start(lambda: store.add_verdict(found))
@@ -307,7 +316,7 @@ def test_a_verdict_about_what_a_person_has_settled_changes_nothing_more(store, w
 
     assert RunState.SKIPPED is settling.result(LIMIT_S).state
     assert 1 == checking.result(LIMIT_S).number
-    assert RunState.SKIPPED is work.look(store, claimed.run_id).state
+    assert RunState.SKIPPED is work.get_run(store, claimed.run_id).state
     assert [finding] == [one.finding for one in store.list_verdicts(claimed.run_id)]
     assert [] == store.check()
 
@@ -328,9 +337,9 @@ def test_a_late_word_and_a_retry_do_not_disturb_each_other(store, clock, watch):
     worker, claimed, fence = lost_one(store, clock)
     begin(store, worker, claimed)
     (seen,) = work.lost_claims(store)
-    assert [True] == work.settle(store, fence, seen)
+    assert [True] == work.settle_lost(store, fence, seen)
     hold_at(watch, "duly.ready")
-    settling = watch.start(lambda: settle(store, claimed.run_id, Choice.RETRY))
+    settling = watch.start(lambda: settle_doubt(store, claimed.run_id, Choice.RETRY))
     assert watch.stands_at_the_turnstile()
 
     assert FinishResult.REFUSED == end_beyond(store, worker, claimed, Succeeded('"sent"'))
@@ -341,7 +350,7 @@ def test_a_late_word_and_a_retry_do_not_disturb_each_other(store, clock, watch):
     (attempt,) = store.list_attempts(claimed.run_id, 10)
     assert attempt.late is not None
     assert (AttemptState.SUCCEEDED, '"sent"') == (attempt.late.state, attempt.late.result)
-    assert 2 == work.take_one(store, work.join(store)).fence
+    assert 2 == work.take_one(store, work.join_worker(store)).fence
     assert [] == store.check()
 
 
@@ -376,13 +385,13 @@ def test_a_repair_beside_a_person_who_settles(store, watch):
     hold_at(watch, "duly.runs")
     repairing = watch.start(lambda: rerun(store, claimed.run_id, is_repair=True))
     assert watch.stands_at_the_turnstile()
-    settling = watch.start(lambda: settle(store, claimed.run_id, Choice.RETRY))
+    settling = watch.start(lambda: settle_doubt(store, claimed.run_id, Choice.RETRY))
     assert watch.is_blocked()
     watch.open_turnstile()
 
     assert RunState.QUEUED is repairing.result(LIMIT_S).state
     assert Conflict is outcome_of(settling)
-    assert RunState.FAILED is work.look(store, claimed.run_id).state
+    assert RunState.FAILED is work.get_run(store, claimed.run_id).state
     assert 1 == steps.queued(store)
     assert [] == store.check()
 
@@ -400,7 +409,7 @@ def test_a_claim_that_ends_in_a_lent_transaction_is_not_settled_beside_it(
     settling = None
     with suppress(LeaseLost), store.transaction(60 * SECOND_US) as lent:
         store.finish_within(lent, worker, finish(claimed, Succeeded(), policy=UNSAFE))
-        settling = watch.start(lambda: work.settle(store, fence, seen))
+        settling = watch.start(lambda: work.settle_lost(store, fence, seen))
         assert watch.is_blocked()
         if not is_committed:
             raise LeaseLost("the test", "changes its mind", "begin anew")
@@ -408,5 +417,5 @@ def test_a_claim_that_ends_in_a_lent_transaction_is_not_settled_beside_it(
     assert settling is not None
     assert [not is_committed] == settling.result(LIMIT_S)
     after = RunState.SUCCEEDED if is_committed else RunState.RETRYING
-    assert after is work.look(store, claimed.run_id).state
+    assert after is work.get_run(store, claimed.run_id).state
     assert [] == store.check()

@@ -8,19 +8,18 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from duly.domain.concluding import Succeeded
 from duly.domain.effects import LEAST_TIME_LEFT_US, Boundary, Grant, may_begin
-from duly.domain.literals import Finding, RunState
-from duly.domain.scope import ScopeReport
+from duly.domain.enums import Finding, RunState
+from duly.domain.outcomes import Succeeded
+from duly.domain.verification import ScopeReport
 from duly.errors import SchemaMismatch
-from duly.store.effects import AddVerdict
-from duly.store.execution import WORKER_TTL_US
+from duly.store.ports.effects import AddVerdict
+from duly.store.ports.execution import WORKER_TTL_US
 from duly.store.postgres import PostgresSettings
 from duly.store.postgres.schema import known_migrations
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.doubts import rerun
-from duly.testing.conformance.effects import begin, done, in_doubt, taken
-from duly.testing.factories import SECOND_US
+from duly_conformance import steps as work
+from duly_conformance.effects import begin, done, in_doubt, rerun, taken
+from duly_conformance.kit import SECOND_US
 
 BEFORE = PostgresSettings(migrations=known_migrations()[:3])
 READ_RESULTS = """
@@ -103,17 +102,17 @@ def test_a_program_of_the_schema_before_takes_nothing_from_who_has_begun_effects
     """D5, INV-11, INV-25: from the moment at which somebody declares a task that is unsafe."""
     older = open_store(timed_url, settings=BEFORE)
     fence = work.maintain(older)
-    assert [] == work.settle(older, fence), "until then it goes on"
+    assert [] == work.settle_lost(older, fence), "until then it goes on"
     worker, claimed = taken(store)
     begin(store, worker, claimed)
     clock.advance(WORKER_TTL_US)
 
     with pytest.raises(SchemaMismatch, match="bring the newer program"):
-        work.settle(older, fence, *work.lost_claims(store))
+        work.settle_lost(older, fence, *work.lost_claims(store))
 
-    assert RunState.RUNNING is work.look(store, claimed.run_id).state
-    work.settle(store, work.maintain(store), *work.lost_claims(store))
-    assert RunState.AMBIGUOUS is work.look(store, claimed.run_id).state
+    assert RunState.RUNNING is work.get_run(store, claimed.run_id).state
+    work.settle_lost(store, work.maintain(store), *work.lost_claims(store))
+    assert RunState.AMBIGUOUS is work.get_run(store, claimed.run_id).state
 
 
 @pytest.mark.parametrize("tenant", [None, "default", "elsewhere"])
@@ -148,7 +147,7 @@ def test_what_is_claimed_when_the_schema_comes_may_begin_effects(database, open_
     assert 4 == store.migrate()[0].number
     with psycopg.connect(database, autocommit=True) as line:
         ((run_id, worker),) = line.execute("SELECT run_id, worker FROM duly.claims").fetchall()
-    claimed = work.look(store, run_id.bytes)
+    claimed = work.get_run(store, run_id.bytes)
     assert RunState.RUNNING is claimed.state
     assert worker == claimed.worker
     assert [] == store.list_effects(run_id.bytes, 10)

@@ -10,19 +10,18 @@ from threading import Lock
 import psycopg
 import pytest
 
-from duly.domain.attempts import Reason
-from duly.domain.concluding import CancelledEnd, Failed, GivenBack, Succeeded
-from duly.domain.literals import Lane, Origin, Overlap, RunState
-from duly.domain.planning import decide_edit
+from duly.domain.enums import Lane, Origin, Overlap, RunState
+from duly.domain.outcomes import CancelledEnd, Failed, GivenBack, Succeeded
+from duly.domain.runs import Reason
+from duly.domain.schedule_changes import decide_edit
 from duly.errors import Conflict
-from duly.store.dispatch import FireResult
-from duly.store.execution import Beat, FinishResult
-from duly.store.planning import Stale
+from duly.store.ports.dispatch import FireResult
+from duly.store.ports.execution import Beat, FinishResult
+from duly.store.ports.schedules import Stale
 from duly.store.postgres import gates
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.overlap_steps import fired, made, runs_of, states, work_off
-from duly.testing.factories import (
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.kit import (
     HOUR_US,
     add_runs,
     cancel_run,
@@ -31,6 +30,7 @@ from duly.testing.factories import (
     on_time,
     order_runs,
 )
+from duly_conformance.steps import fired, made, runs_of, states, work_off
 from tests.store.postgres.turnstile import LIMIT_S, patience, replaced
 
 ACCEPTED = FinishResult.ACCEPTED
@@ -64,7 +64,7 @@ def hold_at(watch, table):
 
 def begin(store, worker=None):
     """Claim the one run that is queued."""
-    worker = worker or work.join(store, ttl_us=LONG_US)
+    worker = worker or work.join_worker(store, ttl_us=LONG_US)
     return worker, work.take_one(store, worker)
 
 
@@ -144,7 +144,7 @@ def test_who_comes_by_hand_waits_for_a_fire_that_is_under_way(store, clock, watc
     assert watch.is_blocked()
     watch.open_turnstile()
     assert (FIRED,) == fired_first.result(LIMIT_S)
-    assert RunState.BLOCKED is work.look(store, second.result(LIMIT_S)).state
+    assert RunState.BLOCKED is work.get_run(store, second.result(LIMIT_S)).state
     assert 1 == work_off(store)
     assert [] == store.check()
 
@@ -310,7 +310,7 @@ def test_whom_somebody_cancels_is_not_let_go_as_well(store, clock, watch):
     assert RunState.CANCELLED is cancelling.result(LIMIT_S).state
     assert ACCEPTED is ending.result(LIMIT_S)
     assert ["succeeded", "cancelled", "queued"] == states(store, record)
-    assert RunState.QUEUED is work.look(store, third.id).state
+    assert RunState.QUEUED is work.get_run(store, third.id).state
     assert [] == store.check()
 
 
@@ -382,7 +382,7 @@ def test_one_that_ends_after_it_was_asked_to_make_way_says_for_whom(
 def test_one_that_is_being_claimed_is_asked_to_stop(store, clock, watch):
     """O1: it has left the queue; whoever looked for it there finds it where it is now."""
     record = fired(store, clock, Overlap.REPLACE)
-    worker = work.join(store, ttl_us=LONG_US)
+    worker = work.join_worker(store, ttl_us=LONG_US)
     firing = fire(store, clock, record)
     hold_at(watch, "duly.claims")
     claiming = watch.start(lambda: work.take_one(store, worker))
@@ -407,9 +407,9 @@ def test_one_that_is_being_claimed_is_asked_to_stop(store, clock, watch):
 def fire_beside_a_lost_one(store, clock):
     """Let an occurrence come an hour after the open run's worker was lost; say how many run."""
     record = fired(store, clock, Overlap.QUEUE_ALL)
-    begin(store, work.join(store))
+    begin(store, work.join_worker(store))
     record = steps.fire_due(store, clock, record)
-    work.take(store, work.join(store))
+    work.take(store, work.join_worker(store))
     return states(store, record).count("running")
 
 
@@ -436,12 +436,12 @@ def test_an_occurrence_that_comes_while_a_lost_claim_is_settled_finds_its_run(
 ):
     """O1, INV-8: it goes from the claims to those that wait for another attempt, and is open."""
     record = fired(store, clock, policy)
-    begin(store, work.join(store))
+    begin(store, work.join_worker(store))
     steps.fall_due(clock, record)
     assert 1 == len(work.lost_claims(store))
     firing, maintenance = fire(store, clock, record), work.maintain(store)
     hold_at(watch, "duly.attempts")
-    settling = watch.start(lambda: work.settle(store, maintenance, *work.lost_claims(store)))
+    settling = watch.start(lambda: work.settle_lost(store, maintenance, *work.lost_claims(store)))
     assert watch.stands_at_the_turnstile()
 
     assert (FIRED,) == firing()
@@ -560,7 +560,7 @@ class Crowd:
 
     def toil(self, url):
         """Work until all runs are over; give every fourth back."""
-        worker = work.join(self._store, ttl_us=LONG_US)
+        worker = work.join_worker(self._store, ttl_us=LONG_US)
         number = 0
         with psycopg.connect(url, autocommit=True) as line:
             while line.execute("SELECT count(*) FROM duly.outcomes").fetchone() != (self._total,):

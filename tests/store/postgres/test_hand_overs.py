@@ -6,27 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from duly.domain.attempts import TIMEOUT_DEFAULT_US, TaskPolicy, Tries
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import Lane, Origin, RunState
+from duly.domain.enums import Lane, Origin, RunState
+from duly.domain.outcomes import Succeeded
+from duly.domain.runs import TIMEOUT_DEFAULT_US, TaskPolicy, Tries
 from duly.domain.schedules import Call
-from duly.store.dispatch import Fence, FireResult, FireRetry, FireTimers
-from duly.store.execution import FinishResult
-from duly.store.leases import Standing
+from duly.store.ports.dispatch import Fence, FireResult, FireRetry, FireTimers, Standing
+from duly.store.ports.execution import FinishResult
 from duly.store.postgres import firing
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.standing import order as order_worker
-from duly.testing.factories import (
-    ADA,
-    HOUR_US,
-    MINUTE_US,
-    SECOND_US,
-    cancel,
-    finish,
-    move,
-    on_time,
-)
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.claiming import order as order_worker
+from duly_conformance.kit import ADA, HOUR_US, MINUTE_US, SECOND_US, cancel, finish, move, on_time
 from tests.waiting import comes_true
 
 FIRED, GONE, EARLY = FireResult.FIRED, FireResult.GONE, FireResult.EARLY
@@ -107,7 +97,7 @@ def test_what_was_begun_so_is_finished_like_any_other(street, worker):
 
     assert (0, 0, 8) == (status.delayed, status.queued, status.running)
     assert {FinishResult.ACCEPTED} == set(finished.results)
-    assert {RunState.SUCCEEDED} == {work.look(street.store, one).state for one in ids(taken)}
+    assert {RunState.SUCCEEDED} == {work.get_run(street.store, one).state for one in ids(taken)}
     status = street.store.status()
     assert (0, 0, 0) == (status.delayed, status.queued, status.running)
     assert [] == street.store.check()
@@ -115,7 +105,7 @@ def test_what_was_begun_so_is_finished_like_any_other(street, worker):
 
 def told(street, claimed):
     """Return all that is known of a claimed run, but for its own id and key."""
-    found = work.look(street.store, claimed.run_id)
+    found = work.get_run(street.store, claimed.run_id)
     records = [
         replace(one, id=b"", root=b"", key=one.key and "some") for one in (claimed.record, found)
     ]
@@ -205,7 +195,7 @@ def test_who_ends_something_takes_what_it_was_offered_besides(street, worker):
     fired = answer()
 
     assert (FinishResult.ACCEPTED,) == finished.results
-    assert RunState.SUCCEEDED is work.look(street.store, held.run_id).state
+    assert RunState.SUCCEEDED is work.get_run(street.store, held.run_id).state
     assert (4, 4, True, False) == (
         len(claimed.runs),
         len(rest.runs),

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
 from duly.errors import StoreUnavailable
-from duly.store.dispatch import FireResult
+from duly.store.ports.dispatch import FireResult
 from duly.store.postgres import firing, handed
 from duly.store.postgres.handing import (
     KEPT_US,
@@ -21,8 +21,8 @@ from duly.store.postgres.handing import (
     SLOTS_SHARE,
     WAITED_US,
 )
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import HOUR_US, MINUTE_US
+from duly_conformance import steps as work
+from duly_conformance.kit import HOUR_US, MINUTE_US
 from tests.store.postgres.turnstile import END_WHO_STANDS_AT_THE_TURNSTILE, LIMIT_S
 
 FIRED, GONE = FireResult.FIRED, FireResult.GONE
@@ -398,7 +398,7 @@ def test_who_has_many_slots_takes_as_many_as_fill_a_part_of_them(street):
 @pytest.mark.parametrize("address", ["", ELSEWHERE])
 def test_where_somebody_is_who_does_not_answer_nobody_is_offered_anything(street, worker, address):
     """R8: he is to have his share, too; and of what is queued he has it."""
-    work.join(street.store, slots=2000, wake_address=address, ttl_us=HOUR_US)
+    work.join_worker(street.store, slots=2000, wake_address=address, ttl_us=HOUR_US)
     for _ in range(3):
         street.meet()
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg.types.numeric import Int8
 
+from duly.engine.manual_clock import ManualClock
 from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
 from duly.store.postgres.handing import (
     KEPT_US,
@@ -30,7 +31,6 @@ from duly.store.postgres.handing import (
 )
 from duly.store.postgres.prepared import encoded
 from duly.store.wakeups import LONG_MAX, LOOPBACK, UdpWakeups
-from duly.testing.manual_clock import ManualClock
 
 SENDER = (LOOPBACK, 1)
 SLOTS = 2000

@@ -7,17 +7,16 @@ from threading import Lock
 
 import pytest
 
-from duly.domain.admission import Way
-from duly.domain.breakers import FAILURES_MIN, PAUSE_FIRST_US, BreakerState
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import RunState
+from duly.domain.admission import FAILURES_MIN, PAUSE_FIRST_US, BreakerState, Way
+from duly.domain.enums import RunState
+from duly.domain.outcomes import Succeeded
 from duly.errors import Conflict
-from duly.store.execution import WORKER_TTL_US, FinishResult
+from duly.store.ports.execution import WORKER_TTL_US, FinishResult
 from duly.store.postgres import gates
-from duly.testing.conformance import limit_steps as kit
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.limit_steps import API, TASK, ways
-from duly.testing.factories import ADA, cancel_run
+from duly_conformance import steps as kit
+from duly_conformance import steps as work
+from duly_conformance.kit import ADA, cancel_run
+from duly_conformance.steps import API, TASK, ways
 from tests.store.postgres.turnstile import LIMIT_S, patience, replaced
 
 GOES, LATER, STANDS = Way.GOES, Way.LATER, Way.STANDS
@@ -38,7 +37,7 @@ def patient():
 def claimed_each(store, count):
     """Queue so many runs, each in the hands of a worker of its own."""
     kit.queue_many(store, count)
-    workers = [kit.join(store) for _ in range(count)]
+    workers = [kit.join_limited_worker(store) for _ in range(count)]
     return [(worker, work.take(store, worker, 1)[0]) for worker in workers]
 
 
@@ -54,7 +53,7 @@ class Toil:
         self.done: Counter[bytes] = Counter()
 
     def __call__(self):
-        worker = kit.join(self._store)
+        worker = kit.join_limited_worker(self._store)
         while sum(self.done.values()) < self._crowd:
             claimed = work.take(self._store, worker, 4)
             if not claimed:
@@ -110,7 +109,7 @@ def test_limits_are_taken_in_order_whatever_the_order_of_requests(store, watch):
     kit.limit(store, running_by={"account": 20}, scope="task:other")
     ids = [work.queue(store, f"other {number}", task="other") for number in range(16)]
     ids += kit.queue_many(store, 16)
-    workers = [kit.join(store) for _ in range(4)]
+    workers = [kit.join_limited_worker(store) for _ in range(4)]
     held = [(worker, work.take(store, worker, 8)) for worker in workers]
 
     def asked(worker, claimed):
@@ -134,19 +133,19 @@ def test_who_comes_to_stand_while_the_place_is_given_back_is_let_go(store, watch
     assert watch.stands_at_the_turnstile()
     ending = watch.start(lambda: work.end(store, one, first, Succeeded()))
     assert watch.is_blocked()
-    assert RunState.SUCCEEDED is work.look(store, first.run_id).state
+    assert RunState.SUCCEEDED is work.get_run(store, first.run_id).state
     watch.open_turnstile()
 
     assert [STANDS] == asking.result(LIMIT_S)
     assert FinishResult.ACCEPTED is ending.result(LIMIT_S)
-    assert RunState.QUEUED is work.look(store, second.run_id).state
+    assert RunState.QUEUED is work.get_run(store, second.run_id).state
     assert [] == store.check()
 
 
 def test_many_who_open_the_same_gate_let_no_more_go_than_may(store, watch):
     """R8: those who end, and those who tend the store."""
     kit.limit(store, running=CAP)
-    worker = kit.join(store)
+    worker = kit.join_limited_worker(store)
     kit.queue_many(store, 12)
     claimed = work.take(store, worker)
     ways(store, worker, *claimed)
@@ -173,7 +172,7 @@ def test_a_limit_that_is_raised_while_somebody_comes_to_stand_lets_him_go(store,
 
     assert [STANDS] == asking.result(LIMIT_S)
     raising.result(LIMIT_S)
-    assert RunState.QUEUED is work.look(store, second.run_id).state
+    assert RunState.QUEUED is work.get_run(store, second.run_id).state
     assert [] == store.check()
 
 
@@ -214,7 +213,7 @@ def test_an_attempt_that_ends_while_a_limit_is_set_gives_its_place_back(store, w
 def test_one_that_is_cancelled_while_it_is_let_go_holds_nothing(store, watch, time):
     """R8, A1: whoever comes first, the place is there for the next."""
     kit.limit(store, running=1)
-    worker = kit.join(store)
+    worker = kit.join_limited_worker(store)
     ids = kit.queue_many(store, 3)
     claimed = work.take(store, worker)
     ways(store, worker, *claimed)
@@ -228,8 +227,8 @@ def test_one_that_is_cancelled_while_it_is_let_go_holds_nothing(store, watch, ti
     watch.at_once(cancel, lambda: work.end(store, worker, claimed[0], Succeeded()))
     store.open_gates(10)
 
-    assert RunState.CANCELLED is work.look(store, ids[1]).state
-    assert RunState.QUEUED is work.look(store, ids[2]).state
+    assert RunState.CANCELLED is work.get_run(store, ids[1]).state
+    assert RunState.QUEUED is work.get_run(store, ids[2]).state
     assert [(TASK, 1, 0, None)] == store.list_places()
     assert [] == store.check()
 
@@ -252,14 +251,14 @@ def test_one_that_is_admitted_before_it_is_settled_gives_its_place_back(store, c
     watch.put_turnstile("INSERT", "duly.held_places")
     asking = watch.start(lambda: ways(store, worker, claimed))
     assert watch.stands_at_the_turnstile()
-    settling = watch.start(lambda: work.settle(store, fence, lost))
+    settling = watch.start(lambda: work.settle_lost(store, fence, lost))
     assert watch.is_blocked()
     watch.open_turnstile()
 
     assert [GOES] == asking.result(LIMIT_S)
     assert [True] == settling.result(LIMIT_S)
     assert [] == store.list_places()
-    assert RunState.RETRYING is work.look(store, claimed.run_id).state
+    assert RunState.RETRYING is work.get_run(store, claimed.run_id).state
     assert [] == store.check()
 
 
@@ -268,7 +267,7 @@ def test_one_that_is_settled_before_it_is_admitted_is_gone(store, clock, watch):
     kit.limit(store, running=1)
     worker, claimed, lost, fence = lost_one(store, clock)
     watch.put_turnstile("INSERT", "duly.attempts")
-    settling = watch.start(lambda: work.settle(store, fence, lost))
+    settling = watch.start(lambda: work.settle_lost(store, fence, lost))
     assert watch.stands_at_the_turnstile()
     asking = watch.start(lambda: ways(store, worker, claimed))
     assert watch.is_blocked()
@@ -283,20 +282,20 @@ def test_one_that_is_settled_before_it_is_admitted_is_gone(store, clock, watch):
 def test_one_that_is_put_off_before_it_is_settled_waits_and_was_not_lost(store, clock, watch):
     """R8, R4: no attempt is charged for one that never began."""
     kit.limit(store, running=1)
-    other = kit.join(store)
+    other = kit.join_limited_worker(store)
     work.queue(store, "in the way")
     assert [GOES] == ways(store, other, work.take_one(store, other))
     worker, claimed, lost, fence = lost_one(store, clock)
     watch.put_turnstile("INSERT", "duly.blocked")
     asking = watch.start(lambda: ways(store, worker, claimed))
     assert watch.stands_at_the_turnstile()
-    settling = watch.start(lambda: work.settle(store, fence, lost))
+    settling = watch.start(lambda: work.settle_lost(store, fence, lost))
     assert watch.is_blocked()
     watch.open_turnstile()
 
     assert [STANDS] == asking.result(LIMIT_S)
     assert [False] == settling.result(LIMIT_S)
-    found = work.look(store, claimed.run_id)
+    found = work.get_run(store, claimed.run_id)
     assert (RunState.BLOCKED, 0, 0) == (found.state, found.tries.attempt, found.tries.charged)
     assert [] == store.check()
 
@@ -386,5 +385,5 @@ def test_who_is_put_off_while_a_person_takes_the_destination_for_well_is_called_
     (verdict,) = asking.result(LIMIT_S)
     assert LATER is verdict.way
     assert BreakerState.CLOSED is resetting.result(LIMIT_S).breaker.state
-    assert store.now() == work.look(store, claimed.run_id).next_at
+    assert store.now() == work.get_run(store, claimed.run_id).next_at
     assert [] == store.check()

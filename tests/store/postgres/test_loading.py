@@ -7,12 +7,12 @@ from contextlib import ExitStack, closing
 import psycopg
 import pytest
 
-from duly.domain.timetable.interval import every
-from duly.store.dispatch import LoadTimers
+from duly.store.ports.dispatch import LoadTimers
 from duly.store.postgres import PostgresStore
 from duly.store.postgres.rows import LAG_US
-from duly.testing.conformance import steps
-from duly.testing.factories import HOUR_US, SECOND_US, on_time, timer_of
+from duly.timetable.interval import every
+from duly_conformance import steps
+from duly_conformance.kit import HOUR_US, SECOND_US, on_time, timer_of
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_store_and_clock
 

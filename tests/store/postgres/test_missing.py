@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from duly.domain.missing import Cause, SlotKind
+from duly.domain.missing_occurrences import Cause, SlotKind
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.removing import REMOVALS, lived, slots

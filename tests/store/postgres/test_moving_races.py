@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from duly.errors import Conflict
-from duly.store.execution import ClaimRuns
-from duly.store.leases import Standing
 from duly.store.memory import MemoryStore
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.moving import move
-from duly.testing.conformance.standing import order
-from duly.testing.snapshot import snapshot
+from duly.store.ports.dispatch import Standing
+from duly.store.ports.execution import ClaimRuns
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.claiming import order
+from duly_conformance.kit import snapshot
+from duly_conformance.schedules import move
 
 TAKE_NAME = """
 INSERT INTO duly.schedules (id, tenant, name, status, created_at, updated_at, updated_by)
@@ -44,7 +44,7 @@ def test_an_import_that_is_overtaken_leaves_nothing_behind(store, clock, watch):
 
 def test_a_claim_that_is_under_way_comes_before_the_order(store, watch):
     """A1: what it takes is held by the worker and finished; nothing is taken after the commit."""
-    worker = work.join(store)
+    worker = work.join_worker(store)
     first = work.queue(store, "first")
     watch.put_turnstile("INSERT", "duly.claims")
     claiming = watch.start(lambda: work.take_ids(store, worker))

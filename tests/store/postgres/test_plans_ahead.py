@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import Lane
-from duly.store.dispatch import FireDelayed, FireResult, Join, LoadTimers, MemberKind, Renew
-from duly.store.execution import Beat, ClaimRuns
+from duly.domain.enums import Lane
+from duly.domain.outcomes import Succeeded
+from duly.engine.manual_clock import ManualClock
+from duly.store.ports.dispatch import FireDelayed, FireResult, Join, LoadTimers, MemberKind, Renew
+from duly.store.ports.execution import Beat, ClaimRuns
 from duly.store.postgres import PostgresSettings, claiming, finishing, firing, plans_ahead
 from duly.store.postgres.firing import PART_MIN
 from duly.store.postgres.plans_ahead import ANEW_AFTER_US
 from duly.store.postgres.prepared import PreparedSession
 from duly.store.wakeups import SECOND_US
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import add_runs, finish, new_run
-from duly.testing.manual_clock import ManualClock
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.kit import add_runs, finish, new_run
 from tests.waiting import LIMIT_S, comes_true
 
 if TYPE_CHECKING:

@@ -10,12 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from duly.domain.attempts import LogLine, Progress, TaskPolicy, Tries
-from duly.domain.concluding import Attempted, LostEnd, Snoozed, Succeeded, conclude
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
+from duly.domain.outcomes import Attempted, LostEnd, Snoozed, Succeeded, conclude
+from duly.domain.runs import LogLine, Progress, TaskPolicy, Tries
+from duly.engine.manual_clock import START_US
 from duly.store import postgres
-from duly.store.dispatch import FireRetry, FireTimers, Timer
-from duly.store.execution import (
+from duly.store.ports.dispatch import FireRetry, FireTimers, Timer
+from duly.store.ports.execution import (
     Beat,
     ClaimRuns,
     Finish,
@@ -25,14 +26,13 @@ from duly.store.execution import (
     Report,
     SettleLost,
 )
-from duly.store.planning import AddRuns
+from duly.store.ports.schedules import AddRuns
 from duly.store.postgres import PostgresSettings, PostgresStore, rotation
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.firing import run_values
 from duly.store.postgres.handed import FIRE_HANDED
-from duly.testing import factories
-from duly.testing.factories import MINUTE_US, PROGRAM, SECOND_US, new_run
-from duly.testing.manual_clock import START_US
+from duly_conformance import kit
+from duly_conformance.kit import MINUTE_US, PROGRAM, SECOND_US, new_run
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.postgres.loaded import (
@@ -317,7 +317,7 @@ def exercise(parts, minute):
 
 def work_on(store, fence, cost):
     """Do what workers do all day, once: succeed with one batch of runs, and fail with another."""
-    worker, _ = store.join(factories.worker(ttl_us=10**15, tasks=("report",)))
+    worker, _ = store.join(kit.worker(ttl_us=10**15, tasks=("report",)))
     unknown = Hold(RunId(bytes(16)), 1)
 
     def claim(limit, queues=None):
@@ -406,7 +406,7 @@ def hand_over(parts, minute):
     """Fire and claim what falls due in a minute by one statement; return what each costs."""
     store, clock, meter, fence = parts
     clock.set(START_US + minute * MINUTE_US)
-    worker, _ = store.join(factories.worker(ttl_us=10**15))
+    worker, _ = store.join(kit.worker(ttl_us=10**15))
     due = due_timers(store, fence, "delayed") or [unknown_timer("delayed", clock.now_us())]
     due.sort(key=lambda timer: timer.ref)
     values = (*run_values(FireTimers(fence=fence), due), worker, Texts(()))

@@ -8,10 +8,9 @@ import pytest
 
 from duly.domain.quotas import ALL, Counted, QuotaKey
 from duly.errors import Conflict, OverQuota
-from duly.store.owners import MarkOwner
-from duly.store.quotas import SetQuotas
-from duly.testing.conformance import steps
-from duly.testing.factories import ADA, HOUR_US, SECOND_US, add_runs, new_run, new_schedule
+from duly.store.ports.operations import MarkOwner, SetQuotas
+from duly_conformance import steps
+from duly_conformance.kit import ADA, HOUR_US, SECOND_US, add_runs, new_run, new_schedule
 
 CROWD = 8
 ROUNDS = 10

@@ -9,16 +9,17 @@ from functools import partial
 import psycopg
 import pytest
 
-from duly.domain.literals import Overlap
-from duly.domain.planning import decide_edit
-from duly.domain.timetable.interval import every
-from duly.domain.timetable.once import at
+from duly.domain.enums import Overlap
+from duly.domain.schedule_changes import decide_edit
+from duly.engine.manual_clock import START_US
 from duly.errors import Conflict
-from duly.store.dispatch import FireResult, Renew
-from duly.store.planning import Stale
+from duly.store.ports.dispatch import FireResult, Renew
+from duly.store.ports.schedules import Stale
 from duly.store.postgres import firing, leases
-from duly.testing.conformance import steps
-from duly.testing.factories import (
+from duly.timetable.interval import every
+from duly.timetable.once import at
+from duly_conformance import steps
+from duly_conformance.kit import (
     HOUR_US,
     MINUTE_US,
     SECOND_US,
@@ -33,7 +34,6 @@ from duly.testing.factories import (
     run_id,
     timer_of,
 )
-from duly.testing.manual_clock import START_US
 from tests.store.postgres.turnstile import LIMIT_S, PATIENT, replaced
 
 SOON = "2027-03-08T08:01+00:00"

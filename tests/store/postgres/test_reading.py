@@ -5,11 +5,11 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from duly.domain.timetable.interval import every
+from duly.store.ports.queries import ScheduleFilter
 from duly.store.postgres import reading
-from duly.store.reading import ScheduleFilter
-from duly.testing.conformance import steps
-from duly.testing.factories import SECOND_US, on_time, timer_of
+from duly.timetable.interval import every
+from duly_conformance import steps
+from duly_conformance.kit import SECOND_US, on_time, timer_of
 
 LAG_US = 10 * SECOND_US
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from duly.store.dispatch import Prune, PruneKind
+from duly.store.ports.maintenance import Prune, PruneKind
 from duly.store.postgres.rotation import ERA_MAX_US, ERA_MIN_US, ERAS
 from duly.store.rulings import ARRIVALS_KEPT_US
-from duly.testing.conformance import steps
-from duly.testing.conformance.retention import KEEP, NOTHING_KEPT, maintenance, prune
-from duly.testing.factories import DAY_US, HOUR_US, SECOND_US, add_runs, new_run
+from duly_conformance import steps
+from duly_conformance.kit import DAY_US, HOUR_US, SECOND_US, add_runs, new_run
+from duly_conformance.vitals import KEEP, NOTHING_KEPT, maintenance, prune
 from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.postgres.turnstile import LIMIT_S, Watch
 

@@ -11,14 +11,13 @@ from psycopg import errors, sql
 import duly
 from duly import Conflict, DulyError, Forbidden, NotFound, OverQuota, UsageError, every
 from duly.app.metrics import measure
-from duly.domain.identity import RunId, ScheduleId
-from duly.domain.literals import Missed
-from duly.domain.planning import decide_pause
+from duly.domain.enums import Missed
+from duly.domain.ids import RunId, ScheduleId
+from duly.domain.schedule_changes import decide_pause
+from duly.store.ports.queries import AuditFilter, RunFilter, ScheduleFilter
 from duly.store.postgres import PostgresStore
 from duly.store.postgres.access_grants import GRANTS
-from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter
-from duly.testing.factories import cancel_run, change_of, edit_run, order_runs
-from duly.testing.snapshot import snapshot
+from duly_conformance.kit import cancel_run, change_of, edit_run, order_runs, snapshot
 from tests.cli.duly_command import duly as command
 from tests.client.tenant_walk import (
     BY_REFERENCE,

@@ -12,7 +12,7 @@ from duly.errors import SchemaMismatch
 from duly.store.migrating import compatible_with, make_migration
 from duly.store.postgres import PostgresSettings, PostgresStore
 from duly.store.postgres.schema import known_migrations, statements_of
-from duly.testing.conformance import steps
+from duly_conformance import steps
 
 ADD_COLOUR = "ALTER TABLE duly.tasks ADD COLUMN colour text;"
 KNOWN = [migration.number for migration in known_migrations()]

@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 import duly
-from duly.domain.literals import Lane
-from duly.store.sealing import SealAudit
-from duly.testing.conformance import steps
-from duly.testing.factories import new_schedule
+from duly.domain.enums import Lane
+from duly.store.ports.audit import SealAudit
+from duly_conformance import steps
+from duly_conformance.kit import new_schedule
 from tests.store.tampering import TAMPERED, found, seal_six
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from duly.store.dispatch import FireResult
-from duly.testing.conformance import steps
-from duly.testing.factories import add_runs, new_run, on_time
+from duly.store.ports.dispatch import FireResult
+from duly_conformance import steps
+from duly_conformance.kit import add_runs, new_run, on_time
 
 TRAP = """
 CREATE FUNCTION public.{name}({kind}[]) RETURNS {returns} LANGUAGE sql VOLATILE AS $$

@@ -10,9 +10,9 @@ from bench.parts.search import Searches
 from bench.stores.database import Database
 from bench.stores.history import SCHEDULES, fill_database, tenant_of
 from duly.app import App
+from duly.store.ports.queries import Bounds
 from duly.store.postgres import PostgresStore
 from duly.store.postgres.searching import PostgresSearch
-from duly.store.searching import Bounds
 from tests.store.searched import missed_within
 
 RUNS = 4_000

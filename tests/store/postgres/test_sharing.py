@@ -8,11 +8,11 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from duly.store.execution import ClaimRuns
+from duly.engine.manual_clock import START_US
+from duly.store.ports.execution import ClaimRuns
 from duly.store.postgres import PostgresStore, claiming
 from duly.store.postgres.claiming import ALONE_KEPT_US
-from duly.testing.conformance import work_steps as work
-from duly.testing.manual_clock import START_US
+from duly_conformance import steps as work
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.postgres.loaded import Meter, tidy
@@ -61,7 +61,7 @@ def claim_again(store, worker, served):
 def test_a_crowd_of_one_tenant_is_looked_through_seldom(store, clock, asked):
     """P1: who is alone does not pay for shares with every claim."""
     crowd(store, ["default"])
-    worker = work.join(store)
+    worker = work.join_worker(store)
     served = claim_again(store, worker, {})
     for _ in range(3):
         served = claim_again(store, worker, served)
@@ -74,7 +74,7 @@ def test_a_crowd_of_one_tenant_is_looked_through_seldom(store, clock, asked):
 def test_a_crowd_of_several_is_shared_by_every_claim(store, asked):
     """R8: also by claims of one run, which see one tenant at a time."""
     crowd(store, ["default", "theirs"])
-    worker, served = work.join(store), dict[str, str]()
+    worker, served = work.join_worker(store), dict[str, str]()
     for _ in range(4):
         claimed = store.claim_runs(ClaimRuns(worker=worker, limit=1, served=served))
         served = dict(claimed.served)
@@ -85,7 +85,7 @@ def test_a_crowd_of_several_is_shared_by_every_claim(store, asked):
 def test_a_share_is_never_read_from_one_leaf(store, asked):
     """R8: the statement for one leaf knows of no turns."""
     crowd(store, ["default", "theirs"], 2)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     assert 4 == len(work.take(store, worker))
     crowd(store, ["a", "b"], 3)
     taken = store.claim_runs(ClaimRuns(worker=worker, limit=2, served={"default": "b"}))
@@ -107,7 +107,7 @@ def test_what_a_share_costs_does_not_grow_with_what_waits(new_database, is_newes
         clock = DatabaseClock(url, START_US)
         store = PostgresStore(url, clock)
         meter = Meter(store, url)
-        worker, served = work.join(store, ttl_us=10**15), {"default": ""}
+        worker, served = work.join_worker(store, ttl_us=10**15), {"default": ""}
         pages = []
         for _ in range(4):
             before = meter.pages()
@@ -134,7 +134,7 @@ def test_workers_that_share_at_once_get_each_run_once(new_database):
     def take_all(number):
         taken, served, is_newest = [], {"default": ""}, False
         with closing(PostgresStore(url)) as store:
-            worker = work.join(store, ttl_us=10**15)
+            worker = work.join_worker(store, ttl_us=10**15)
             while True:
                 order = ClaimRuns(
                     worker=worker, limit=number, served=served, newest_first=is_newest

@@ -9,8 +9,8 @@ import pytest
 
 from duly.errors import StoreUnavailable
 from duly.store.postgres import PostgresStore
-from duly.testing.conformance import steps
-from duly.testing.factories import add_runs, new_run, new_schedule
+from duly_conformance import steps
+from duly_conformance.kit import add_runs, new_run, new_schedule
 from tests.waiting import comes_true, wait_until
 
 NOBODY = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"
@@ -126,7 +126,7 @@ def test_what_is_there_already_is_acknowledged_only_with_a_standby(store, operat
 
 def test_cancelling_what_is_cancelled_waits_for_a_standby_too(store, operator):
     """D1."""
-    from duly.testing.factories import cancel
+    from duly_conformance.kit import cancel
 
     delayed = steps.delay(store, store.now() + 10**9)
     store.cancel_delayed(cancel(delayed.id))

@@ -7,13 +7,13 @@ import threading
 import psycopg
 import pytest
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
 from duly.errors import Conflict, StoreUnavailable, UsageError
-from duly.store.dispatch import FireResult, Join, LeaseKey, MemberKind, Renew
+from duly.store.ports.dispatch import FireResult, Join, LeaseKey, MemberKind, Renew
 from duly.store.postgres import PostgresSettings
 from duly.store.wakeups import SECOND_US
-from duly.testing.conformance import steps
-from duly.testing.factories import add_runs, delayed_fire, new_run
+from duly_conformance import steps
+from duly_conformance.kit import add_runs, delayed_fire, new_run
 
 LONG_US = 60 * SECOND_US
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from duly.store.trailing import AuditAfter
-from duly.testing.conformance import steps
-from duly.testing.factories import new_schedule
+from duly.store.ports.audit import AuditAfter
+from duly_conformance import steps
+from duly_conformance.kit import new_schedule
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import psycopg
 import pytest
 
 from duly.errors import Conflict, StoreUnavailable, UsageError
-from duly.testing.conformance import steps
-from duly.testing.factories import MINUTE_US, SECOND_US, add_runs, new_run, new_schedule
-from duly.testing.snapshot import snapshot
+from duly_conformance import steps
+from duly_conformance.kit import MINUTE_US, SECOND_US, add_runs, new_run, new_schedule, snapshot
 from tests.postgres.reused_databases import with_store_and_clock
 from tests.waiting import comes_true
 

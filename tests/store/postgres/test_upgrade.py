@@ -5,17 +5,17 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from duly.domain.attempts import TaskPolicy
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import Overlap, RunState
-from duly.domain.retrying import Retry
+from duly.domain.enums import Overlap, RunState
+from duly.domain.outcomes import Succeeded
+from duly.domain.policies import Retry
+from duly.domain.runs import TaskPolicy
 from duly.errors import SchemaMismatch
-from duly.store.execution import WORKER_TTL_US, FinishResult
+from duly.store.ports.execution import WORKER_TTL_US, FinishResult
 from duly.store.postgres import PostgresSettings
 from duly.store.postgres.schema import known_migrations
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import add_runs, finish, new_run
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.kit import add_runs, finish, new_run
 
 FIRST = PostgresSettings(migrations=known_migrations()[:1])
 # As programs of schema 1 write and prune: none of them knows of the columns that came since.
@@ -74,12 +74,12 @@ def test_what_was_promised_before_workers_is_worked_on(database, old, open_store
 
     numbers = [one.number for one in store.migrate()]
     assert list(range(2, len(numbers) + 2)) == numbers
-    worker = work.join(store)
+    worker = work.join_worker(store)
     claimed = work.take_one(store, worker)
     assert (1, 1, 0) == (claimed.tries.fence, claimed.tries.attempt, claimed.tries.charged)
     result = store.finish_runs(worker, [finish(claimed, Succeeded())]).results
     assert (FinishResult.ACCEPTED,) == result
-    assert RunState.SUCCEEDED is work.look(store, claimed.record.id).state
+    assert RunState.SUCCEEDED is work.get_run(store, claimed.record.id).state
     assert 1 == store.status().delayed
     assert [] == store.check()
 
@@ -97,7 +97,7 @@ def test_a_program_of_schema_1_goes_on_queueing(database, old, open_store):
     assert old.schema_status().is_usable
     old.add_runs(add_runs(new_run(None, "by an old program")))
 
-    assert 3 == len(work.take(store, work.join(store)))
+    assert 3 == len(work.take(store, work.join_worker(store)))
     assert [] == store.check()
 
 
@@ -105,8 +105,8 @@ def test_a_program_of_schema_1_prunes_nobody_who_holds_claims(database, old, ope
     """R4: by its member's row a lost claim is found and settled."""
     store = open_store(database)
     store.migrate()
-    worker = work.join(store)
-    idle = work.join(store, tasks=("remind",))
+    worker = work.join_worker(store)
+    idle = work.join_worker(store, tasks=("remind",))
     claimed = work.take_one(store, worker)
     store.leave(worker)
     with psycopg.connect(database, autocommit=True) as line:
@@ -116,7 +116,7 @@ def test_a_program_of_schema_1_prunes_nobody_who_holds_claims(database, old, ope
     assert [(worker,)] == kept
     assert not store.is_served("remind", "default"), f"{idle} is gone with what it knew"
     (lost,) = work.lost_claims(store)
-    assert [True] == work.settle(store, work.maintain(store), lost)
+    assert [True] == work.settle_lost(store, work.maintain(store), lost)
     assert claimed.hold == lost.hold
     assert steps.audit(store, action="attempt.lost")
 
@@ -129,7 +129,7 @@ def test_a_run_that_a_program_without_gates_has_ended_holds_nothing(
     record = steps.create(store, overlap=Overlap.QUEUE_ALL)
     for _ in range(2):
         record = steps.fire_due(store, clock, record)
-    claimed = work.take_one(store, work.join(store))
+    claimed = work.take_one(store, work.join_worker(store))
     with psycopg.connect(timed_url, autocommit=True) as line:
         line.execute(END_AS_BEFORE, {"run": claimed.record.id.hex()})
         if is_pruned:
@@ -154,4 +154,4 @@ def test_a_policy_that_can_not_be_read_stops_nobody(timed_url, clock, store, tex
 
     assert 2 == len(lost)
     assert 1 == len(store.list_attempts(claimed.record.id))
-    assert [True, True] == work.settle(store, work.maintain(store), *lost)
+    assert [True, True] == work.settle_lost(store, work.maintain(store), *lost)

@@ -7,16 +7,16 @@ from threading import Event
 
 import pytest
 
-from duly.domain.attempts import Reason
-from duly.domain.concluding import Failed, GivenBack, Succeeded
-from duly.domain.literals import AttemptState, Lane, RunState
-from duly.domain.timetable.interval import every
+from duly.domain.enums import AttemptState, Lane, RunState
+from duly.domain.outcomes import Failed, GivenBack, Succeeded
+from duly.domain.runs import Reason
 from duly.errors import Conflict, StoreUnavailable
-from duly.store.dispatch import FireResult, FireRetry, FireTimers
-from duly.store.execution import WORKER_TTL_US, Beat, FinishResult
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import SECOND_US, cancel_run, on_time, order_runs
+from duly.store.ports.dispatch import FireResult, FireRetry, FireTimers
+from duly.store.ports.execution import WORKER_TTL_US, Beat, FinishResult
+from duly.timetable.interval import every
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.kit import SECOND_US, cancel_run, on_time, order_runs
 from tests.postgres.proxy import Proxy
 from tests.store.postgres.turnstile import LIMIT_S
 
@@ -54,7 +54,7 @@ def lost_one(store, clock):
 def test_who_claims_does_not_wait_for_another_who_does(store, watch):
     """R4: no two get the same run; what the first one has locked, the second passes over."""
     ids = [work.queue(store, text) for text in "abcdef"]
-    first, second = work.join(store), work.join(store)
+    first, second = work.join_worker(store), work.join_worker(store)
     watch.put_turnstile("INSERT", "duly.claims")
     # The second one does not pass there: it writes to the same table, so it stands there, too.
     early = watch.start(lambda: work.take_ids(store, first, 2))
@@ -78,7 +78,7 @@ def test_many_who_claim_and_finish_at_once_share_all_runs_out(store, watch):
     taken: Counter[bytes] = Counter()
 
     def toil():
-        worker = work.join(store)
+        worker = work.join_worker(store)
         while claimed := work.take(store, worker, 7):
             taken.update(one.record.id for one in claimed)
             results = {work.end(store, worker, one, Succeeded()) for one in claimed}
@@ -95,7 +95,7 @@ def test_who_claims_does_not_wait_for_an_open_fire(store, clock, watch):
     """What is fired is there with its commit, and nobody stands still for it."""
     record = steps.create(store, timetable=every("1m"))
     waiting = work.queue(store, "queued before")
-    worker = work.join(store, ttl_us=10**12)
+    worker = work.join_worker(store, ttl_us=10**12)
     steps.fall_due(clock, record)
     fence = steps.own(store, (Lane.LIVE,))
     watch.put_turnstile("INSERT", "duly.runs")
@@ -119,7 +119,7 @@ def test_who_is_declared_dead_has_claimed_before_or_never(store, clock, watch):
     claiming = watch.start(lambda: work.take_ids(store, worker))
     assert watch.stands_at_the_turnstile()
     watch.line.execute("UPDATE duly.members SET expires_at = 1 WHERE id = %s", [worker])
-    settling = watch.start(lambda: work.settle(store, fence, lost))
+    settling = watch.start(lambda: work.settle_lost(store, fence, lost))
 
     assert watch.is_blocked()
     watch.open_turnstile()
@@ -137,12 +137,12 @@ def test_a_beat_that_came_first_keeps_what_the_worker_holds(store, clock, watch)
     worker, claimed, lost = lost_one(store, clock)
     fence = work.maintain(store)
     with watch.holding(RENEW_AS_A_BEAT_DOES, [worker]) as beating:
-        settling = watch.start(lambda: work.settle(store, fence, lost))
+        settling = watch.start(lambda: work.settle_lost(store, fence, lost))
         assert watch.is_blocked()
         beating.commit()
 
         assert [False] == settling.result(LIMIT_S)
-    assert RunState.RUNNING is work.look(store, claimed.record.id).state
+    assert RunState.RUNNING is work.get_run(store, claimed.record.id).state
     assert store.beat(Beat(worker=worker, holds=(claimed.hold,))).is_alive
 
 
@@ -151,7 +151,7 @@ def test_a_beat_that_comes_second_finds_the_worker_dead(store, clock, watch):
     worker, claimed, lost = lost_one(store, clock)
     fence = work.maintain(store)
     watch.put_turnstile("INSERT", "duly.attempts")
-    settling = watch.start(lambda: work.settle(store, fence, lost))
+    settling = watch.start(lambda: work.settle_lost(store, fence, lost))
     assert watch.stands_at_the_turnstile()
     beating = watch.start(lambda: store.beat(Beat(worker=worker, holds=(claimed.hold,))))
 
@@ -175,14 +175,14 @@ def test_an_end_that_came_first_stands(store, clock, watch, end):
     watch.put_turnstile("INSERT", "duly.outcomes" if is_success else "duly.waiting")
     ending = watch.start(lambda: work.end(store, worker, claimed, end))
     assert watch.stands_at_the_turnstile()
-    settling = watch.start(lambda: work.settle(store, fence, lost))
+    settling = watch.start(lambda: work.settle_lost(store, fence, lost))
 
     assert watch.is_blocked()
     watch.open_turnstile()
     assert ACCEPTED is ending.result(LIMIT_S)
     assert [False] == settling.result(LIMIT_S)
     state = RunState.SUCCEEDED if is_success else RunState.RETRYING
-    assert state is work.look(store, claimed.record.id).state
+    assert state is work.get_run(store, claimed.record.id).state
     assert [] == store.check()
 
 
@@ -192,7 +192,7 @@ def test_an_end_that_comes_second_is_refused_and_kept(store, clock, watch, end):
     worker, claimed, lost = lost_one(store, clock)
     fence = work.maintain(store)
     watch.put_turnstile("INSERT", "duly.attempts")
-    settling = watch.start(lambda: work.settle(store, fence, lost))
+    settling = watch.start(lambda: work.settle_lost(store, fence, lost))
     assert watch.stands_at_the_turnstile()
     ending = watch.start(lambda: work.end(store, worker, claimed, end))
 
@@ -200,7 +200,7 @@ def test_an_end_that_comes_second_is_refused_and_kept(store, clock, watch, end):
     watch.open_turnstile()
     assert [True] == settling.result(LIMIT_S)
     assert REFUSED is ending.result(LIMIT_S)
-    assert RunState.RETRYING is work.look(store, claimed.record.id).state
+    assert RunState.RETRYING is work.get_run(store, claimed.record.id).state
     (attempt,) = store.list_attempts(claimed.record.id)
     assert (AttemptState.LOST, True) == (attempt.state, attempt.late is not None)
     assert 1 == len(steps.audit(store, action="attempt.refused"))
@@ -239,7 +239,7 @@ def test_a_cancellation_that_came_first_is_seen_by_the_end(store, watch, end, st
     watch.open_turnstile()
     assert RunState.RUNNING is cancelling.result(LIMIT_S).state
     assert ACCEPTED is ending.result(LIMIT_S)
-    assert state is work.look(store, claimed.record.id).state
+    assert state is work.get_run(store, claimed.record.id).state
     (attempt,) = store.list_attempts(claimed.record.id)
     assert attempt.cancel_asked_at is not None
     assert [] == store.check()
@@ -247,7 +247,7 @@ def test_a_cancellation_that_came_first_is_seen_by_the_end(store, watch, end, st
 
 def test_who_cancels_a_run_that_is_being_claimed_asks_its_worker(store, watch):
     run_id = work.queue(store)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     watch.put_turnstile("INSERT", "duly.claims")
     claiming = watch.start(lambda: work.take_one(store, worker))
     assert watch.stands_at_the_turnstile()
@@ -264,7 +264,7 @@ def test_who_cancels_a_run_that_is_being_claimed_asks_its_worker(store, watch):
 def test_a_run_that_is_being_claimed_is_not_cancelled_as_well(store, watch):
     """A cancellation that came first leaves nothing to claim, and nobody waits for it."""
     run_id = work.queue(store)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     watch.put_turnstile("INSERT", "duly.outcomes")
     cancelling = watch.start(lambda: store.cancel_run(cancel_run(run_id)))
     assert watch.stands_at_the_turnstile()
@@ -334,7 +334,7 @@ def test_a_claim_whose_answer_was_lost_is_found_again_by_the_beat(timed_url, ope
     with Proxy(timed_url) as proxy:
         store = open_store(proxy.url)
         run_id = work.queue(store)
-        worker = work.join(store)
+        worker = work.join_worker(store)
         proxy.drop_reply(b"INSERT INTO duly.claims")
         with pytest.raises(StoreUnavailable):
             work.take(store, worker)
@@ -353,7 +353,7 @@ def test_workers_that_die_and_a_reaper_at_once_lose_no_run(store, watch):
     def toil():
         deaths = 10
         while not is_over.is_set():
-            worker = work.join(store, ttl_us=10**13)
+            worker = work.join_worker(store, ttl_us=10**13)
             claimed = work.take(store, worker, 3)
             is_dying = bool(claimed) and deaths > 0
             deaths -= is_dying
@@ -367,11 +367,11 @@ def test_workers_that_die_and_a_reaper_at_once_lose_no_run(store, watch):
         try:
             while store.list_queues():
                 lost = work.lost_claims(store)
-                work.settle(store, fence, *lost, how=GivenBack(Reason.LOST, is_started=False))
+                work.settle_lost(store, fence, *lost, how=GivenBack(Reason.LOST, is_started=False))
         finally:
             is_over.set()
 
     watch.at_once(toil, toil, reap)
 
-    assert {RunState.SUCCEEDED} == {work.look(store, one).state for one in ids}
+    assert {RunState.SUCCEEDED} == {work.get_run(store, one).state for one in ids}
     assert [] == store.check()

@@ -10,7 +10,7 @@ from unittest import mock
 
 import psycopg
 
-from duly.store.dispatch import MemberKind
+from duly.store.ports.dispatch import MemberKind
 from duly.store.postgres import PostgresSettings, connection, firing
 from tests.waiting import comes_true
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteSettings, SqliteStore
-from duly.testing.manual_clock import ManualClock
 from tests.store.sqlite.made_file import made_file
 
 AT_ONCE = SqliteSettings(busy_timeout_us=0)

@@ -17,23 +17,21 @@ from typing import Any
 
 import apsw
 
-from duly.domain.advice import Choice
-from duly.domain.attempts import Reason
-from duly.domain.checking import check_of
-from duly.domain.concluding import Failed, GivenBack, Succeeded
-from duly.domain.literals import Finding, Lane
-from duly.domain.scope import ScopeReport
-from duly.store.dispatch import FireRetry, FireTimers
-from duly.store.effects import EndEffect
-from duly.store.execution import ClaimRuns, SettleLost
+from duly.domain.effects import Choice
+from duly.domain.enums import Finding, Lane
+from duly.domain.outcomes import Failed, GivenBack, Succeeded
+from duly.domain.runs import Reason
+from duly.domain.verification import ScopeReport, check_of
+from duly.engine.manual_clock import ManualClock
+from duly.store.ports.dispatch import FireRetry, FireTimers
+from duly.store.ports.effects import EndEffect
+from duly.store.ports.execution import ClaimRuns, SettleLost
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.doubts import rerun, verdict
-from duly.testing.conformance.doubts import settle as decide
-from duly.testing.conformance.effects import UNSAFE, begin, done, in_doubt, taken
-from duly.testing.factories import HOUR_US, SECOND_US, cancel_run, finish, order_runs
-from duly.testing.manual_clock import ManualClock
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.effects import UNSAFE, begin, done, in_doubt, rerun, taken, verdict
+from duly_conformance.effects import settle_doubt as decide
+from duly_conformance.kit import HOUR_US, SECOND_US, cancel_run, finish, order_runs
 
 TIMES_MAX = 200
 
@@ -41,14 +39,14 @@ TIMES_MAX = 200
 def claim(store, clock):
     for place in range(3):
         work.queue(store, f"run {place}")
-    worker = work.join(store)
+    worker = work.join_worker(store)
     return lambda again: again.claim_runs(ClaimRuns(worker=worker, limit=2))
 
 
 def end(store, clock):
     for place in range(4):
         work.queue(store, f"run {place}")
-    worker = work.join(store)
+    worker = work.join_worker(store)
     first, second, third, fourth = work.take(store, worker)
     ends = [
         finish(first, Succeeded("1")),
@@ -62,7 +60,7 @@ def end(store, clock):
 def end_and_claim(store, clock):
     for place in range(3):
         work.queue(store, f"run {place}")
-    worker = work.join(store)
+    worker = work.join_worker(store)
     first, _ = work.take(store, worker, 2)
     ends = [finish(first, Succeeded("1"))]
     return lambda again: again.finish_and_claim(ends, ClaimRuns(worker=worker, limit=2))

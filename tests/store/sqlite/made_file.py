@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
+from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
-from duly.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from duly.clock import Clock

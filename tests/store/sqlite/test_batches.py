@@ -7,13 +7,13 @@ from collections import Counter
 import apsw
 import pytest
 
-from duly.domain.concluding import Succeeded
-from duly.store.dispatch import FireResult, FireTimers
-from duly.store.execution import FinishResult
+from duly.domain.outcomes import Succeeded
+from duly.store.ports.dispatch import FireResult, FireTimers
+from duly.store.ports.execution import FinishResult
 from duly.store.sqlite.batches import ROWS_MAX, Among, Batch, chunks
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import HOUR_US, SECOND_US, delayed_fire, finish, on_time
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.kit import HOUR_US, SECOND_US, delayed_fire, finish, on_time
 
 MANY = 2 * ROWS_MAX + 3
 ODD = (0, 40, MANY - 1)
@@ -125,7 +125,7 @@ def test_ends_that_are_refused_do_not_keep_others_from_being_accepted(store):
     """R4, INV-4."""
     for place in range(MANY):
         work.queue(store, f"run {place}")
-    worker, other = work.join(store), work.join(store)
+    worker, other = work.join_worker(store), work.join_worker(store)
     taken = work.take(store, worker, MANY)
     ends = [finish(claimed, Succeeded()) for claimed in taken]
     assert {FinishResult.REFUSED} == set(store.finish_runs(other, ends[:3]).results)
@@ -144,7 +144,7 @@ def test_ends_that_are_refused_do_not_keep_others_from_being_accepted(store):
 def test_an_end_that_is_told_twice_in_one_batch_is_accepted_twice_and_written_once(store):
     """R4: as when the first answer was lost."""
     work.queue(store)
-    worker = work.join(store)
+    worker = work.join_worker(store)
     end = finish(work.take_one(store, worker), Succeeded())
 
     finished = store.finish_runs(worker, [end, end])

@@ -10,15 +10,14 @@ import threading
 import apsw
 
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import steps
-from duly.testing.factories import HOUR_US, SECOND_US, add_runs, new_run, new_schedule
-from duly.testing.snapshot import snapshot
+from duly_conformance import steps
+from duly_conformance.kit import HOUR_US, SECOND_US, add_runs, new_run, new_schedule, snapshot
 
 CREATE_AND_DIE = """
 import os, signal, sys
 from duly.store.sqlite import SqliteStore
-from duly.testing.factories import add_runs, new_run, new_schedule
-from duly.testing.manual_clock import ManualClock
+from duly_conformance.kit import add_runs, new_run, new_schedule
+from duly.engine.manual_clock import ManualClock
 
 clock = ManualClock()
 store = SqliteStore(sys.argv[1], clock)
@@ -31,8 +30,8 @@ with store.transaction(1_000_000) as lent:
 COUNT_UP = """
 import sys
 from duly.store.sqlite import SqliteStore
-from duly.testing.factories import add_runs, new_run
-from duly.testing.manual_clock import ManualClock
+from duly_conformance.kit import add_runs, new_run
+from duly.engine.manual_clock import ManualClock
 
 store = SqliteStore(sys.argv[1], ManualClock())
 for number in range(20):

@@ -5,18 +5,17 @@ from __future__ import annotations
 import apsw
 import pytest
 
-from duly.domain.concluding import Failed, Succeeded
-from duly.domain.literals import Finding, RunState
-from duly.domain.scope import ScopeReport
+from duly.domain.enums import Finding, RunState
+from duly.domain.outcomes import Failed, Succeeded
+from duly.domain.verification import ScopeReport
 from duly.errors import SchemaMismatch
-from duly.store.effects import AddVerdict
-from duly.store.execution import WORKER_TTL_US
+from duly.store.ports.effects import AddVerdict
+from duly.store.ports.execution import WORKER_TTL_US
 from duly.store.sqlite import SqliteSettings, SqliteStore
 from duly.store.sqlite.schema import known_migrations
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.doubts import rerun
-from duly.testing.conformance.effects import begin, done, end_beyond, in_doubt, taken
-from duly.testing.factories import SECOND_US
+from duly_conformance import steps as work
+from duly_conformance.effects import begin, done, end_beyond, in_doubt, rerun, taken
+from duly_conformance.kit import SECOND_US
 
 BEFORE = SqliteSettings(migrations=known_migrations()[:3])
 READ_RESULTS = """
@@ -115,12 +114,12 @@ def test_a_file_of_the_schema_before_goes_on(path, clock):
     store = SqliteStore(path, clock)
     assert 4 == store.migrate()[0].number
 
-    worker = work.join(store)
+    worker = work.join_worker(store)
     claimed = work.take_one(store, worker)
     begin(store, worker, claimed)
     end_beyond(store, worker, claimed, Failed("boom"))
 
-    assert RunState.AMBIGUOUS is work.look(store, claimed.run_id).state
+    assert RunState.AMBIGUOUS is work.get_run(store, claimed.run_id).state
     assert [] == store.check()
     store.close()
 
@@ -131,17 +130,17 @@ def test_a_program_of_the_schema_before_takes_nothing_from_who_has_begun_effects
     """D5, INV-11, INV-25: from the moment at which somebody declares a task that is unsafe."""
     older = SqliteStore(path, clock, settings=BEFORE)
     fence = work.maintain(older)
-    assert [] == work.settle(older, fence), "until then it goes on"
+    assert [] == work.settle_lost(older, fence), "until then it goes on"
     worker, claimed = taken(store)
     begin(store, worker, claimed)
     clock.advance(WORKER_TTL_US)
 
     with pytest.raises(SchemaMismatch, match="bring the newer program"):
-        work.settle(older, fence, *work.lost_claims(store))
+        work.settle_lost(older, fence, *work.lost_claims(store))
 
-    assert RunState.RUNNING is work.look(store, claimed.run_id).state
-    work.settle(store, work.maintain(store), *work.lost_claims(store))
-    assert RunState.AMBIGUOUS is work.look(store, claimed.run_id).state
+    assert RunState.RUNNING is work.get_run(store, claimed.run_id).state
+    work.settle_lost(store, work.maintain(store), *work.lost_claims(store))
+    assert RunState.AMBIGUOUS is work.get_run(store, claimed.run_id).state
     older.close()
 
 

@@ -8,9 +8,8 @@ import pytest
 from duly.errors import SchemaMismatch, StoreError, StoreUnavailable, UsageError
 from duly.store.sqlite import SqliteStore
 from duly.store.sqlite.failures import failure, refuse_old_sqlite
-from duly.testing.conformance import steps
-from duly.testing.factories import new_schedule
-from duly.testing.snapshot import snapshot
+from duly_conformance import steps
+from duly_conformance.kit import new_schedule, snapshot
 from tests.store.sqlite.conftest import AT_ONCE
 
 PAGE_BYTES = 4096

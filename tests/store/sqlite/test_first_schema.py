@@ -8,18 +8,18 @@ from __future__ import annotations
 import apsw
 import pytest
 
-from duly.domain.attempts import Tries
-from duly.domain.concluding import Succeeded
-from duly.domain.literals import RunState
+from duly.domain.enums import RunState
+from duly.domain.outcomes import Succeeded
+from duly.domain.runs import Tries
 from duly.errors import SchemaMismatch
-from duly.store.dispatch import PruneKind
-from duly.store.reading import RunFilter
+from duly.store.ports.maintenance import PruneKind
+from duly.store.ports.queries import RunFilter
 from duly.store.sqlite import SqliteSettings, SqliteStore
 from duly.store.sqlite.schema import known_migrations
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.retention import NOTHING_KEPT, prune
-from duly.testing.factories import SECOND_US, cancel_run, run_id
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.kit import SECOND_US, cancel_run, run_id
+from duly_conformance.vitals import NOTHING_KEPT, prune
 
 FIRST = SqliteSettings(migrations=known_migrations()[:1])
 
@@ -89,14 +89,14 @@ def test_what_was_queued_before_is_claimed_and_finished_after(old, path, clock):
     assert list(range(2, len(numbers) + 2)) == numbers
     assert [] == store.check()
     assert (RunState.CANCELLED, Tries()) == (
-        work.look(store, closed).state,
-        work.look(store, closed).tries,
+        work.get_run(store, closed).state,
+        work.get_run(store, closed).tries,
     )
-    worker = work.join(store)
+    worker = work.join_worker(store)
     claimed = work.take_one(store, worker)
     assert (queued, 1, 1) == (claimed.record.id, claimed.tries.fence, claimed.tries.attempt)
     work.end(store, worker, claimed, Succeeded())
-    assert RunState.SUCCEEDED == work.look(store, queued).state
+    assert RunState.SUCCEEDED == work.get_run(store, queued).state
     assert [] == store.check()
     store.close()
 
@@ -104,7 +104,7 @@ def test_what_was_queued_before_is_claimed_and_finished_after(old, path, clock):
 def test_a_program_of_the_first_schema_goes_on_firing(old, path, clock):
     """D5: what it queues is claimed by workers that it knows nothing of."""
     store = migrated(path, clock)
-    worker = work.join(store)
+    worker = work.join_worker(store)
 
     fired = fire(old, "from the old program", clock.now_us())
     old.execute(INSERT_TASK, ("remind",))

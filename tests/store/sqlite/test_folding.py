@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from duly.store.sqlite import SqliteSettings, SqliteStore
-from duly.testing.factories import add_runs, new_run
+from duly_conformance.kit import add_runs, new_run
 
 PAGES = 60
 FRAME_BYTES = 4096 + 24

@@ -9,8 +9,8 @@ import pytest
 
 from duly.errors import StoreUnavailable
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import steps
-from duly.testing.factories import SECOND_US, add_runs, new_run
+from duly_conformance import steps
+from duly_conformance.kit import SECOND_US, add_runs, new_run
 from tests.store.sqlite.conftest import AT_ONCE
 
 THREADS = 4

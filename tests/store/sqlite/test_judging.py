@@ -5,13 +5,13 @@ from __future__ import annotations
 import apsw
 import pytest
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
 from duly.errors import StoreUnavailable
-from duly.store.dispatch import LeaseKey, Renew
+from duly.store.ports.dispatch import LeaseKey, Renew
 from duly.store.sqlite import SqliteStore
 from duly.store.sqlite.work import HEARTBEAT_US
-from duly.testing.conformance import steps
-from duly.testing.factories import SECOND_US
+from duly_conformance import steps
+from duly_conformance.kit import SECOND_US
 from tests.store.sqlite.conftest import AT_ONCE
 
 KEY = LeaseKey(0, Lane.LIVE)

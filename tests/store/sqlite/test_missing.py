@@ -6,11 +6,11 @@ import apsw
 import pytest
 
 from duly import cron
-from duly.domain.missing import Cause, SlotKind
+from duly.domain.missing_occurrences import Cause, SlotKind
+from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import steps
-from duly.testing.factories import HOUR_US
-from duly.testing.manual_clock import ManualClock
+from duly_conformance import steps
+from duly_conformance.kit import HOUR_US
 from tests.store.removing import REMOVALS, lived, slots
 from tests.store.sqlite.made_file import made_file
 

@@ -10,7 +10,7 @@ import pytest
 from duly.errors import StoreUnavailable
 from duly.store.sqlite import SqliteSettings, SqliteStore
 from duly.store.sqlite.patience import PAUSE_MAX_US, PAUSE_MIN_US, patience
-from duly.testing.factories import add_runs, new_run
+from duly_conformance.kit import add_runs, new_run
 
 
 def tries_of(wait):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import apsw
 
-from duly.store.dispatch import Prune, PruneKind
-from duly.testing.conformance import steps
-from duly.testing.conformance.retention import KEEP, NOTHING_KEPT, maintenance, prune
-from duly.testing.factories import HOUR_US, SECOND_US
+from duly.store.ports.maintenance import Prune, PruneKind
+from duly_conformance import steps
+from duly_conformance.kit import HOUR_US, SECOND_US
+from duly_conformance.vitals import KEEP, NOTHING_KEPT, maintenance, prune
 
 
 def test_arrivals_are_walked_by_number_up_to_the_first_that_is_young(store, clock):

@@ -13,7 +13,7 @@ from duly.errors import SchemaMismatch
 from duly.store.migrating import compatible_with, make_migration
 from duly.store.sqlite import SqliteSettings, SqliteStore
 from duly.store.sqlite.schema import known_migrations
-from duly.testing.conformance import steps
+from duly_conformance import steps
 
 NUMBER = known_migrations()[-1].number + 1
 NEXT = make_migration(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.identity import RunId, ScheduleId
-from duly.domain.literals import AttemptState, RunState
-from duly.store.reading import AuditFilter, RunFilter
-from duly.store.searching import AttemptFilter
+from duly.domain.enums import AttemptState, RunState
+from duly.domain.ids import RunId, ScheduleId
+from duly.store.ports.queries import AttemptFilter, AuditFilter, RunFilter
 from duly.store.sqlite.searching import SqliteSearch
 from tests.store.searched import missed_within
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import apsw
 import pytest
 
-from duly.domain.literals import Finding
-from duly.domain.scope import ScopeReport
-from duly.store.effects import AddVerdict
-from duly.store.execution import Report
-from duly.testing.conformance import steps
-from duly.testing.conformance import work_steps as work
-from duly.testing.conformance.effects import begin, in_doubt
-from duly.testing.factories import HOUR_US, add_runs, cancel, new_run
+from duly.domain.enums import Finding
+from duly.domain.verification import ScopeReport
+from duly.store.ports.effects import AddVerdict
+from duly.store.ports.execution import Report
+from duly_conformance import steps
+from duly_conformance import steps as work
+from duly_conformance.effects import begin, in_doubt
+from duly_conformance.kit import HOUR_US, add_runs, cancel, new_run
 
 CLOSE_WHAT_IS_QUEUED = """
 INSERT INTO duly_outcomes (run_id, state, finished_at)

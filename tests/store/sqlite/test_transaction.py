@@ -8,13 +8,12 @@ import threading
 import apsw
 import pytest
 
+from duly.engine.manual_clock import ManualClock
 from duly.errors import Conflict, StoreUnavailable, UsageError
 from duly.store.sqlite import SqliteStore
 from duly.store.sqlite.reading import LIST_TASKS
-from duly.testing.conformance import steps
-from duly.testing.factories import SECOND_US, add_runs, new_run, new_schedule
-from duly.testing.manual_clock import ManualClock
-from duly.testing.snapshot import snapshot
+from duly_conformance import steps
+from duly_conformance.kit import SECOND_US, add_runs, new_run, new_schedule, snapshot
 from tests.store.sqlite.conftest import AT_ONCE
 
 MAKE_ORDERS = "CREATE TABLE orders (number INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT UNIQUE)"

@@ -9,25 +9,25 @@ import sys
 
 import pytest
 
-from duly.domain.attempts import Reason, TaskPolicy
-from duly.domain.concluding import GivenBack
-from duly.domain.literals import RunState
-from duly.domain.retrying import Retry
-from duly.store.execution import WORKER_TTL_US, ClaimRuns
+from duly.domain.enums import RunState
+from duly.domain.outcomes import GivenBack
+from duly.domain.policies import Retry
+from duly.domain.runs import Reason, TaskPolicy
+from duly.engine.manual_clock import ManualClock
+from duly.store.ports.execution import WORKER_TTL_US, ClaimRuns
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import work_steps as work
-from duly.testing.factories import add_runs, cancel_run, finish, new_run
-from duly.testing.manual_clock import ManualClock
+from duly_conformance import steps as work
+from duly_conformance.kit import add_runs, cancel_run, finish, new_run
 from tests.store.sqlite.dying import BY_NAME
 
 RUNS = 600
 
 CLAIM_ALL = """
 import sys
-from duly.store.execution import ClaimRuns
+from duly.store.ports.execution import ClaimRuns
 from duly.store.sqlite import SqliteStore
-from duly.testing.conformance import work_steps
-from duly.testing.manual_clock import ManualClock
+from duly_conformance import steps as work_steps
+from duly.engine.manual_clock import ManualClock
 
 store = SqliteStore(sys.argv[1], ManualClock())
 worker = work_steps.join(store)
@@ -146,5 +146,5 @@ def test_a_policy_that_can_not_be_read_stops_nobody(path, text):
 
     assert 2 == len(lost)
     assert 1 == len(store.list_attempts(claimed.record.id))
-    assert [True, True] == work.settle(store, work.maintain(store), *lost)
+    assert [True, True] == work.settle_lost(store, work.maintain(store), *lost)
     store.close()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.api.handlers.parts import given, look, order, whole
 from duly.api.route import Answer
-from duly.wire.alerts import (
+from duly.interface.alerts import (
     Alert,
     AlertChannel,
     AlertRule,
@@ -17,9 +17,9 @@ from duly.wire.alerts import (
     SetAlertRule,
     SilenceAlerts,
 )
-from duly.wire.limits import Removal, Removed
-from duly.wire.runs import Justified
-from duly.wire.shapes import Page
+from duly.interface.limits import Removal, Removed
+from duly.interface.runs import Justified
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import given, look
-from duly.wire.attempts import Attempt, AttemptQuery
-from duly.wire.shapes import Page
+from duly.interface.attempts import Attempt, AttemptQuery
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import given, look, order, reference_of, whole
-from duly.wire.backfills import (
+from duly.interface.backfills import (
     Backfill,
     BackfillPlan,
     BackfillQuery,
@@ -14,8 +14,8 @@ from duly.wire.backfills import (
     ResumeFrom,
     ThrottleBackfill,
 )
-from duly.wire.runs import Because
-from duly.wire.shapes import Page
+from duly.interface.runs import Because
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from duly.api.handlers.parts import look, order
-from duly.api.reading import read_cursor, read_limit, write_cursor
+from duly.api.requests import read_cursor, read_limit, write_cursor
 from duly.errors import NotFound
-from duly.wire import delayed as wire
-from duly.wire.runs import Because, Run
-from duly.wire.shapes import Page
+from duly.interface import delayed as wire
+from duly.interface.runs import Because, Run
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ def get_openapi(_received: Received) -> Answer:
 @cache
 def _document() -> dict[str, Any]:
     # The table holds this very route, and is described as a whole.
+    from duly.api.app import ROUTES as ALL
     from duly.api.openapi import describe
-    from duly.api.routes import ROUTES as ALL
 
     return describe(ALL)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from duly.api.events import PAGE, is_of_all, read_place
 from duly.api.route import Answer, Received, Route
-from duly.wire.audit import EventsAsked
-from duly.wire.schedules import Entry
+from duly.interface.audit import EventsAsked
+from duly.interface.schedules import Entry
 
 
 def follow_events(received: Received) -> Answer:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import look, reference_of, whole
-from duly.client.reading import read_limit
-from duly.wire.inbox import InboxItem, InboxQuery
-from duly.wire.shapes import Page
+from duly.client.parameters import read_limit
+from duly.interface.inbox import InboxItem, InboxQuery
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

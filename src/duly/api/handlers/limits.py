@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import given, look, order, whole
-from duly.wire.limits import (
+from duly.interface.limits import (
     Breaker,
     Limit,
     Place,
@@ -16,8 +16,8 @@ from duly.wire.limits import (
     SetLimit,
     SetQuotas,
 )
-from duly.wire.runs import Because
-from duly.wire.shapes import Page
+from duly.interface.runs import Because
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING
 
 from duly.api.events import is_of_all
 from duly.api.handlers.parts import look
-from duly.api.reading import read_limit
-from duly.api.rules import read_count, read_rule
+from duly.api.requests import read_count, read_limit, read_rule
 from duly.app.doctor import examine
-from duly.domain.instants import from_microseconds
-from duly.domain.zones.search import search_zones
 from duly.errors import Forbidden
-from duly.wire import zones as wire
-from duly.wire.audit import AuditAsked
-from duly.wire.doctor import Diagnosis
-from duly.wire.schedules import Entry, Preview, Rule
-from duly.wire.shapes import Page
-from duly.wire.status import Status, StatusAsked
+from duly.interface import zones as wire
+from duly.interface.audit import AuditAsked
+from duly.interface.doctor import Diagnosis
+from duly.interface.schedules import Entry, Preview, Rule
+from duly.interface.shapes import Page
+from duly.interface.status import Status, StatusAsked
+from duly.timetable.instants import from_microseconds
+from duly.timetable.zone_search import search_zones
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from duly.api.route import Received, Route
-    from duly.domain.zones.search import ZoneMatch
+    from duly.timetable.zone_search import ZoneMatch
 
 
 def get_status(received: Received) -> Status:

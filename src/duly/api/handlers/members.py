@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import given, look, order, whole
 from duly.errors import UsageError
-from duly.store.dispatch import MemberKind
-from duly.wire.members import Member, QuarantinedHost, QuarantineWorker, ReleaseWorker
-from duly.wire.runs import Justified
-from duly.wire.shapes import Page
+from duly.interface.members import Member, QuarantinedHost, QuarantineWorker, ReleaseWorker
+from duly.interface.runs import Justified
+from duly.interface.shapes import Page
+from duly.store.ports.dispatch import MemberKind
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

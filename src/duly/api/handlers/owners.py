@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import look, order
-from duly.api.reading import read_cursor, read_limit, write_cursor
-from duly.wire.owners import GoneOwner, OwnersAsked
-from duly.wire.runs import Because, Justified
-from duly.wire.shapes import Page
+from duly.api.requests import read_cursor, read_limit, write_cursor
+from duly.interface.owners import GoneOwner, OwnersAsked
+from duly.interface.runs import Because, Justified
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec.structs import fields
 
 from duly.api.route import Route
-from duly.wire.shapes import Page, Shown
+from duly.interface.shapes import Page, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from duly.api.route import Handler, Method
-    from duly.wire.shapes import View
+    from duly.interface.shapes import View
 
 Shape = TypeVar("Shape", bound=Shown)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import look, reference_of
-from duly.wire.proofs import Proof, ProofQuery
+from duly.interface.proofs import Proof, ProofQuery
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import look, order, whole
-from duly.wire.queues import Queue
-from duly.wire.runs import Because
-from duly.wire.shapes import Page
+from duly.interface.queues import Queue
+from duly.interface.runs import Because
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

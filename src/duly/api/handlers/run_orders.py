@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import order, reference_of
-from duly.domain.literals import RunState
+from duly.domain.enums import RunState
 from duly.errors import Conflict
-from duly.wire.runs import (
+from duly.interface.runs import (
     Because,
     EditRun,
     Justified,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from duly.api.route import Received, Route
-    from duly.client.run_orders import OrderedRun
+    from duly.client.runs import OrderedRun
 
 
 def cancel_run(received: Received) -> Run:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import given, look, order, reference_of, whole
-from duly.api.reading import read_cursor, read_limit, write_cursor
-from duly.wire.attempts import Attempt, Line, LineQuery, Step, StepQuery
-from duly.wire.inbox import Check, Effect, Scope
-from duly.wire.runs import EnqueuedRun, Explanation, NewRun, NewRuns, Run, RunQuery
-from duly.wire.shapes import Page
+from duly.api.requests import read_cursor, read_limit, write_cursor
+from duly.interface.attempts import Attempt, Line, LineQuery, Step, StepQuery
+from duly.interface.inbox import Check, Effect, Scope
+from duly.interface.runs import EnqueuedRun, Explanation, NewRun, NewRuns, Run, RunQuery
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import given, look, order, reference_of
-from duly.wire.selections import (
+from duly.interface.selections import (
     NewScheduleSelection,
     OrderedSchedule,
     OrderedSchedules,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from duly.api.route import Received, Route
-    from duly.client.schedule_selections import OrderedSchedule as Done
+    from duly.client.selections import OrderedSchedule as Done
 
 
 def create_schedule_selection(received: Received) -> ScheduleSelection:

@@ -8,14 +8,21 @@ from uuid import UUID
 import msgspec
 
 from duly.api.handlers.parts import look, order, whole
-from duly.api.reading import read_cursor, read_limit, require_version, write_cursor
+from duly.api.requests import (
+    is_rule_given,
+    read_count,
+    read_cursor,
+    read_limit,
+    read_rule,
+    require_version,
+    write_cursor,
+)
 from duly.api.route import Answer
-from duly.api.rules import is_rule_given, read_count, read_rule
-from duly.client.definitions import POLICIES
-from duly.client.reading import read_name
-from duly.wire import schedules as wire
-from duly.wire.runs import Because, EnqueuedRun
-from duly.wire.shapes import Page
+from duly.client.parameters import read_name
+from duly.client.schedule_orders import POLICIES
+from duly.interface import schedules as wire
+from duly.interface.runs import Because, EnqueuedRun
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

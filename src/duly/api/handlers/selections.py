@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import given, look, order, reference_of
-from duly.wire.runs import OrderedRun, OrderedRuns
-from duly.wire.selections import (
+from duly.interface.runs import OrderedRun, OrderedRuns
+from duly.interface.selections import (
     NewSelection,
     OrderPreview,
     OrderSelection,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from duly.api.route import Received, Route
-    from duly.client.run_orders import OrderedRun as Done
+    from duly.client.runs import OrderedRun as Done
 
 
 def create_selection(received: Received) -> Selection:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duly.api.requests import csrf_token
 from duly.api.route import Answer, Received, Route
-from duly.api.security import csrf_token
-from duly.domain.instants import from_microseconds
 from duly.errors import UsageError
-from duly.wire.access import BeginSession, Session
+from duly.interface.access import BeginSession, Session
+from duly.timetable.instants import from_microseconds
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly.api.door import Door
-    from duly.domain.access import Principal
+    from duly.api.middleware import Door
+    from duly.domain.auth import Principal
 
 
 def begin_session(received: Received) -> Answer:

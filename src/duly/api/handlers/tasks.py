@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import look, order, whole
-from duly.wire.runs import Because, Justified
-from duly.wire.shapes import Page
-from duly.wire.tasks import Task
+from duly.interface.runs import Because, Justified
+from duly.interface.shapes import Page
+from duly.interface.tasks import Task
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

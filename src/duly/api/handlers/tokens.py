@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duly.api.handlers.parts import look, order, whole
-from duly.wire.access import MadeToken, NewToken, Token, TokensAsked
-from duly.wire.runs import Because
-from duly.wire.shapes import Page
+from duly.interface.access import MadeToken, NewToken, Token, TokensAsked
+from duly.interface.runs import Because
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

@@ -8,9 +8,9 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from duly.api.handlers.parts import look, reference_of
-from duly.api.reading import read_cursor, write_cursor
-from duly.wire import vitals as wire
-from duly.wire.shapes import Page
+from duly.api.requests import read_cursor, write_cursor
+from duly.interface import vitals as wire
+from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from duly.api.route import Received, Route

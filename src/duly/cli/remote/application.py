@@ -14,40 +14,39 @@ from uuid import UUID
 import msgspec
 
 from duly.cli.remote.seeing import Promised, seen
+from duly.client.access import NewToken, Token
 from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
 from duly.client.arguments import Payload
 from duly.client.attempt_view import Attempt, Line, Step
+from duly.client.audit import EventPage
 from duly.client.backfill_view import Backfill, BackfillPlan
-from duly.client.breakers import Breaker
 from duly.client.doubt_view import Check, Effect, InboxItem
-from duly.client.events import EventPage
-from duly.client.explaining import RunExplanation
-from duly.client.frozen_sets import OrderPreview
-from duly.client.history import HistoryEntry, Occurrence, OwedRange, SkippedRange
+from duly.client.explanations import RunExplanation
 from duly.client.inbox import TaskOrders
-from duly.client.limits import Limit, Place
-from duly.client.missing import MissingFound
-from duly.client.owners import GoneOwner
+from duly.client.limits import Breaker, GoneOwner, Limit, Place, QuarantinedHost, Queue, Quota
 from duly.client.paging import Page
-from duly.client.proving import Proof
-from duly.client.queues import Queue
-from duly.client.quotas import Quota
-from duly.client.run_orders import OrderedRun
 from duly.client.run_view import DelayedRun, Run
-from duly.client.schedule_selections import OrderedSchedule
+from duly.client.runs import OrderedRun
+from duly.client.schedule_history import (
+    HistoryEntry,
+    MissingFound,
+    Occurrence,
+    OwedRange,
+    SkippedRange,
+)
 from duly.client.schedule_view import Schedule
-from duly.client.status_view import MemberStatus, Status
+from duly.client.selections import OrderedSchedule, OrderPreview
+from duly.client.status import MemberStatus, Status
 from duly.client.tasks import BoundCall, Tasks, named_call
-from duly.client.tokens import NewToken, Token
-from duly.client.workers import QuarantinedHost
+from duly.client.vitals import Proof
 from duly.config import Settings
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.scope import Scope
-from duly.domain.timetable.preview import Preview, preview
-from duly.domain.timetable.timetable import Timetable
+from duly.domain.verification import Scope
 from duly.errors import Conflict, Forbidden, NotFound, UsageError
+from duly.interface.selections import ScheduleSelection, Selection
 from duly.remote.connecting import Remote
-from duly.wire.selections import ScheduleSelection, Selection
+from duly.timetable.preview import Preview, preview
+from duly.timetable.timetable import Timetable
 
 PAGE_MAX = 1000
 VIEWS: Mapping[str, Mapping[str, type]] = {

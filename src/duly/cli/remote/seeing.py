@@ -17,25 +17,23 @@ from uuid import UUID
 
 import msgspec
 
+from duly.client.access import NewToken, Token
 from duly.client.doubt_view import Check
-from duly.client.explaining import RunExplanation
-from duly.client.history import Occurrence
-from duly.client.judging import Finding
+from duly.client.explanations import RunExplanation
+from duly.client.inbox import Settled
 from duly.client.last_ends import Endings
-from duly.client.missing import MissingFound
-from duly.client.proving import Proof, ProvenOccurrence
 from duly.client.run_view import Run
-from duly.client.settled_effects import Settled
-from duly.client.tokens import NewToken, Token
-from duly.domain.advice import Advice, Choice
-from duly.domain.attempts import Progress
-from duly.domain.durations import duration_microseconds
-from duly.domain.instants import iso_utc
-from duly.domain.misfire import Misfire, read_misfire
-from duly.domain.run_times import RunTimes
-from duly.domain.scope import Scope
-from duly.domain.timetable.stored import timetable_from_json
-from duly.domain.timetable.timetable import Timetable
+from duly.client.schedule_history import MissingFound, Occurrence
+from duly.client.status import Finding
+from duly.client.vitals import Proof, ProvenOccurrence
+from duly.domain.effects import Advice, Choice
+from duly.domain.policies import Misfire, read_misfire
+from duly.domain.runs import Progress
+from duly.domain.verification import Scope
+from duly.domain.vitals import RunTimes
+from duly.timetable.instants import duration_microseconds, iso_utc
+from duly.timetable.serialization import timetable_from_json
+from duly.timetable.timetable import Timetable
 
 T = TypeVar("T")
 Json = dict[str, Any]

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 
 from duly.domain.admission import Way
 from duly.domain.audit import Actor
-from duly.domain.identity import identity_text
+from duly.domain.ids import identity_text
 from duly.domain.limits import LimitKind, scope_of
-from duly.domain.task_limits import values_of
+from duly.domain.tasks import values_of
 from duly.errors import STORE_AWAY
-from duly.store.admission import Request
+from duly.store.ports.limits import Request
 from duly.telemetry import SetAside
 
 if TYPE_CHECKING:
     from duly.domain.limits import Limit, Limits
-    from duly.engine.work import Runnable
-    from duly.engine.worker.holdings import Holdings
-    from duly.engine.worker.parts import WorkerParts
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import ClaimedRun
+    from duly.engine.executors.executor import Runnable
+    from duly.engine.worker.active_attempts import Holdings
+    from duly.engine.worker.context import WorkerParts
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import ClaimedRun
 
 DECLARED = Actor("duly", "worker", "its code says so")
 _TENANT = scope_of(LimitKind.TENANT, "")

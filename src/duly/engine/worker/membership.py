@@ -1,23 +1,37 @@
-"""A worker's membership: joining under an id that is never used again, beating, leaving.
+"""Join, heartbeat, draining, back-off while the store is away.
 
 Our own count of the lease runs from before a beat was sent: an answer that was long under way must
 not lengthen it. Past that count we take nothing new. What we run stays ours until somebody has
 declared us dead, and that only the store can say.
+
+What runs may finish within the grace; then it is asked to stop, and given back.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.store.dispatch import Join, MemberKind
-from duly.store.execution import Beat
-from duly.telemetry import DeclaredDead, Joined, Left
+from duly.engine.worker.attempt import Cause
+from duly.store.ports.dispatch import Join, MemberKind
+from duly.store.ports.execution import Beat
+from duly.telemetry import (
+    DeclaredDead,
+    Joined,
+    Left,
+    StoreLost,
+    StoreRecovered,
+    WorkerDraining,
+    WorkerRecycling,
+)
 
 if TYPE_CHECKING:
-    from duly.engine.worker.holdings import Holdings
-    from duly.engine.worker.parts import WorkerParts
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import Beaten
+    from duly.engine.worker.active_attempts import Holdings
+    from duly.engine.worker.attempt import Limits
+    from duly.engine.worker.context import WorkerParts
+    from duly.errors import StoreUnavailable
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import Beaten
+
 
 _KIND = str(MemberKind.WORKER)
 
@@ -117,3 +131,88 @@ class WorkerMembership:
         self._is_in_doubt = False
         self.beat_at = before + settings.beat_every_us
         self._deadline = before + settings.ttl_us - settings.lease_margin_us
+
+
+FOR_EVER = 1 << 62
+"""Later than any monotonic clock comes."""
+
+
+class Draining:
+    """Knows whether the worker is to end, and until when work may finish."""
+
+    def __init__(self, parts: WorkerParts, holdings: Holdings, limits: Limits) -> None:
+        self._parts = parts
+        self._holdings = holdings
+        self._limits = limits
+        self.is_asked = False
+        """Set by whoever wants the worker to end; from a signal handler, too."""
+        self.is_ordered = False
+        """Whether people have ordered it through the store: then work may take its time."""
+        self.is_worn = False
+        """Whether the worker has lost too many slots to go on."""
+        self.until: int | None = None
+        """How long work may finish, on the monotonic clock; None while we do not drain."""
+
+    def note(self, member: int, monotonic: int) -> None:
+        """Begin when it is asked for or needed; past the grace, ask what still runs to stop."""
+        settings, holdings = self._parts.settings, self._holdings
+        leaked = len(holdings.leaked)
+        if not self.is_worn and leaked >= min(settings.leaked_max, settings.slots):
+            self.is_worn = self.is_asked = True
+            self._parts.emit(WorkerRecycling(member=member, leaked=leaked))
+        until = self._until(monotonic)
+        if until is not None and self.until is None:
+            self._parts.emit(WorkerDraining(member=member, running=len(holdings.running)))
+        self.until = until
+        if until is not None and monotonic >= until:
+            for held in holdings.running:
+                if held.stopping is None:
+                    self._limits.stop(held, Cause.SHUTDOWN)
+
+    def _until(self, monotonic: int) -> int | None:
+        """Return how long work may finish: for the grace once it is asked for, else for ever."""
+        if not self.is_asked:
+            return FOR_EVER if self.is_ordered else None
+        asked = monotonic + self._parts.settings.grace_us
+        return asked if self.until is None else min(asked, self.until)
+
+    def next_at(self) -> int | None:
+        """Return when work is to be asked to stop; None when there is none, or it has been."""
+        running = self._holdings.running
+        return self.until if any(held.stopping is None for held in running) else None
+
+
+class Outage:
+    """Waits a little longer each time, but never long: a lease may hang on it."""
+
+    def __init__(self, parts: WorkerParts) -> None:
+        self._parts = parts
+        self._since: int | None = None
+        self._backoff_us = parts.settings.backoff_min_us
+        self.retry_at = 0
+        """The store is not asked before this, on the monotonic clock."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the store did not answer when it was asked last."""
+        return self._since is not None
+
+    def begin(self, member: int, error: StoreUnavailable) -> None:
+        """Note that the store did not answer."""
+        monotonic = self._parts.clock.monotonic_us()
+        if self._since is None:
+            self._since = monotonic
+            self._parts.statistics.store_losses += 1
+            self._parts.emit(StoreLost(member=member, problem=str(error)))
+        self.retry_at = monotonic + self._backoff_us
+        self._backoff_us = min(2 * self._backoff_us, self._parts.settings.backoff_max_us)
+
+    def end(self, member: int) -> bool:
+        """Note that the store answers; say whether it did not before."""
+        if self._since is None:
+            return False
+        lost_us = self._parts.clock.monotonic_us() - self._since
+        self._since = None
+        self._backoff_us = self._parts.settings.backoff_min_us
+        self._parts.emit(StoreRecovered(member=member, lost_us=lost_us))
+        return True

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from duly.domain.instants import SECOND_US
 from duly.errors import UsageError
-from duly.store.execution import QUEUES_MAX, WORKER_TTL_US
+from duly.store.ports.execution import QUEUES_MAX, WORKER_TTL_US
+from duly.timetable.instants import SECOND_US
 
 SLOTS_MAX = 10_000
 CLAIMED_WHOLE = 500

@@ -6,14 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from duly.domain.access import is_use_to_be_noted
-from duly.store.access import (
-    CODE_US,
-    FROZEN_SETS_MAX,
-    TOKENS_KEPT_US,
-    TOKENS_LISTED_MAX,
-    FoundToken,
-)
+from duly.domain.auth import is_use_to_be_noted
 from duly.store.access_rulings import (
     NOBODY,
     frozen_set,
@@ -28,13 +21,21 @@ from duly.store.access_rulings import (
     token_made,
     unknown_token,
 )
+from duly.store.ports.auth import (
+    CODE_US,
+    FROZEN_SETS_MAX,
+    TOKENS_KEPT_US,
+    TOKENS_LISTED_MAX,
+    FoundToken,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from duly.domain.access import TokenId, TokenRecord
     from duly.domain.audit import Actor
-    from duly.store.access import (
+    from duly.domain.auth import TokenId, TokenRecord
+    from duly.store.memory.tables import Journal, Tables
+    from duly.store.ports.auth import (
         AddSession,
         AddToken,
         Announced,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
         RevokeToken,
         SessionRecord,
     )
-    from duly.store.memory.tables import Journal, Tables
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from duly.domain.admission import Books
-from duly.domain.attempts import Reason
-from duly.domain.concluding import not_begun
 from duly.domain.limits import cap_gate
+from duly.domain.outcomes import not_begun
+from duly.domain.runs import Reason
 from duly.store.admission import Admission, AskingClaim
 from duly.store.memory.ending import end_claim
 from duly.store.memory.execution import held
@@ -26,15 +26,13 @@ from duly.store.work_rulings import put_off_tries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from duly.domain.admission import Verdict
-    from duly.domain.attempts import Tries
-    from duly.domain.breakers import Breaker
-    from duly.domain.identity import RunId
-    from duly.domain.limits import Limits
-    from duly.domain.rates import Pace
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import Hold
+    from duly.domain.admission import Breaker, Verdict
+    from duly.domain.ids import RunId
+    from duly.domain.limits import Limits, Pace
+    from duly.domain.runs import Tries
     from duly.store.memory.tables import Journal
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import Hold
 
 
 class MemoryAdmission(Admission):

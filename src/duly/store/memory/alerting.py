@@ -7,8 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.domain.alert_delivery import WAIT_MAX_US, DeliveryState
-from duly.domain.alerting import AlertState, Step, Told
+from duly.domain.alerts import WAIT_MAX_US, AlertState, DeliveryState, Step, Told
 from duly.store.alert_rulings import (
     AUDITED,
     WATCHER,
@@ -24,7 +23,8 @@ from duly.store.alert_rulings import (
     undelivered_subject,
     watch_refused,
 )
-from duly.store.alerting import (
+from duly.store.memory.trouble import find_trouble
+from duly.store.ports.alerts import (
     ALERTS_KEPT_US,
     LISTED_MAX,
     DueDeliveries,
@@ -32,16 +32,15 @@ from duly.store.alerting import (
     Watch,
     Watched,
 )
-from duly.store.memory.trouble import find_trouble
+from duly.store.ports.auth import of_tenant
 from duly.store.rulings import is_current
-from duly.store.tenancy import of_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from duly.domain.alert_delivery import DeliveryRecord
-    from duly.domain.alerting import AlertId, AlertRecord, Change
-    from duly.store.alerting import (
+    from duly.domain.alerts import AlertId, AlertRecord, Change, DeliveryRecord
+    from duly.store.memory.tables import Journal, Tables
+    from duly.store.ports.alerts import (
         AcknowledgeAlert,
         AlertFilter,
         ApplyAlerts,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
         Trouble,
         WatchFence,
     )
-    from duly.store.memory.tables import Journal, Tables
 
 T = TypeVar("T")
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.attempts import (
+from duly.domain.enums import RunState
+from duly.domain.runs import (
     LINES_PER_ATTEMPT_MAX,
     AttemptRecord,
     LineRecord,
     ProgressRecord,
     TaskPolicy,
 )
-from duly.domain.literals import RunState
-from duly.store.dispatch import MemberId
 from duly.store.gates import blocked_reason
 from duly.store.memory.ownership import seems_alive
+from duly.store.ports.dispatch import MemberId
 from duly.store.work_rulings import (
     Breath,
     WorkerLease,
@@ -26,11 +26,11 @@ from duly.store.work_rulings import (
 )
 
 if TYPE_CHECKING:
-    from duly.domain.attempts import Progress
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
+    from duly.domain.runs import Progress
     from duly.domain.schedules import Call
-    from duly.store.execution import Finish, Report
     from duly.store.memory.tables import Claim, Journal, Outcome, RunRow
+    from duly.store.ports.execution import Finish, Report
 
 _DEFAULT_POLICY = TaskPolicy()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.backfilling import BackfillStatus, classify
-from duly.domain.literals import Lane, Origin
-from duly.domain.overlapping import Coming
+from duly.domain.backfill import BackfillStatus, classify
+from duly.domain.enums import Lane, Origin
+from duly.domain.policies import Coming
 from duly.store.backfill_rulings import root_of
 from duly.store.backfill_work import BackfillWork
 from duly.store.memory.gates import MemoryGates, stand
@@ -18,17 +18,15 @@ from duly.store.memory.tables import RunRow
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor
-    from duly.domain.backfill_steps import Planned
-    from duly.domain.backfilling import Slot
-    from duly.domain.identity import BackfillId, RunId, ScheduleId
-    from duly.domain.literals import RunState
+    from duly.domain.audit import Actor, Subject
+    from duly.domain.backfill import Planned, Slot
+    from duly.domain.enums import RunState
+    from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.auditing import Subject
-    from duly.store.backfilling import BackfillRecord, SlotState
-    from duly.store.dispatch import Fence
     from duly.store.gates import Arrival
     from duly.store.memory.tables import Journal
+    from duly.store.ports.backfill import BackfillRecord, SlotState
+    from duly.store.ports.dispatch import Fence
 
 
 class MemoryBackfills(BackfillWork):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duly.store.dispatch import MemberId
 from duly.store.memory.attempts import call_of
-from duly.store.reading import OpenCounts, OwnQueue, TenantCounts
+from duly.store.ports.dispatch import MemberId
+from duly.store.ports.queries import OpenCounts, OwnQueue, TenantCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.store.memory.tables import Journal
 
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.audit import delayed_facts
-from duly.domain.identity import RunId, identity_text
-from duly.domain.literals import Lane, Origin, RunState
-from duly.domain.overlapping import Coming
+from duly.domain.enums import Lane, Origin, RunState
+from duly.domain.ids import RunId, identity_text
+from duly.domain.policies import Coming
 from duly.domain.runs import DelayedRecord
 from duly.store.gates import FREE, comer_by_hand, in_the_way
 from duly.store.memory.gates import MemoryGates, begin_earlier, go_ahead, stand
 from duly.store.memory.quotas import MemoryCounting
 from duly.store.memory.reading import get_run
 from duly.store.memory.tables import Journal, Outcome, RunRow
-from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
+from duly.store.ports.schedules import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
 from duly.store.rulings import (
     added_by_hand,
     due_of,

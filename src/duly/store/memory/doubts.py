@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.advice import Choice
-from duly.domain.attempts import Reason
-from duly.domain.literals import Finding, Lane, RunState
-from duly.domain.overlapping import Coming
+from duly.domain.effects import Choice
+from duly.domain.enums import Finding, Lane, RunState
+from duly.domain.policies import Coming
+from duly.domain.runs import Reason
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
     REPEATING,
@@ -22,21 +22,21 @@ from duly.store.effect_rulings import (
     task_subject,
     verdict_subject,
 )
-from duly.store.effects import FREE_TASK, DoubtRecord, VerdictRecord
 from duly.store.gates import FREE, comer_again, in_the_way
 from duly.store.memory.effects import settle_effects
 from duly.store.memory.ending import close_by_order
 from duly.store.memory.gates import MemoryGates, go_ahead, stand
 from duly.store.memory.reading import get_run, run_record
 from duly.store.memory.tables import RunRow
+from duly.store.ports.effects import FREE_TASK, DoubtRecord, VerdictRecord
 from duly.store.work_rulings import retried_tries, unknown_run
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
-    from duly.store.effects import AddVerdict, OrderTask, Rerun, SettleDoubt, TaskOrder
     from duly.store.gates import Arrival
     from duly.store.memory.tables import Journal
+    from duly.store.ports.effects import AddVerdict, OrderTask, Rerun, SettleDoubt, TaskOrder
 
 
 def list_doubts(journal: Journal, tenant: str | None, limit: int) -> list[DoubtRecord]:

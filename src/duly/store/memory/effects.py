@@ -17,16 +17,16 @@ from duly.domain.effects import (
     told,
 )
 from duly.domain.runs import MAKING_GOOD, line_of
-from duly.store.effects import Begun
+from duly.store.ports.effects import Begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.domain.identity import RunId
-    from duly.store.dispatch import MemberId
-    from duly.store.effects import BeginEffect, EndEffect
-    from duly.store.execution import Hold
+    from duly.domain.ids import RunId
     from duly.store.memory.tables import Claim, Journal, RunRow
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.effects import BeginEffect, EndEffect
+    from duly.store.ports.execution import Hold
 
 
 def ledger_of(journal: Journal, run_id: RunId) -> RunId:

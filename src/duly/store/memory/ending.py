@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Reason
-from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
-from duly.domain.literals import RunState
+from duly.domain.enums import RunState
+from duly.domain.outcomes import BeInDoubt, Close, Die, Requeue, Wait
+from duly.domain.runs import Reason
 from duly.store.auditing import SYSTEM, dead_subject, doubt_subject
-from duly.store.effects import FREE_TASK
 from duly.store.gates import closed_state
 from duly.store.memory.attempts import task_of
 from duly.store.memory.effects import forget_intentions
@@ -17,14 +16,14 @@ from duly.store.memory.gates import give_back
 from duly.store.memory.limiting import end_at_limits, leave_limits
 from duly.store.memory.slots import MemorySlots
 from duly.store.memory.tables import Claim, Dead, Ended, InDoubt, Journal, Outcome, Waiting
+from duly.store.ports.effects import FREE_TASK
 from duly.store.retry_slots import take_slot
 from duly.store.work_rulings import Cancelled, ended_tries, next_place
 
 if TYPE_CHECKING:
-    from duly.domain.attempts import Tries
-    from duly.domain.concluding import Conclusion
-    from duly.domain.identity import RunId
-    from duly.domain.runs import RunRecord
+    from duly.domain.ids import RunId
+    from duly.domain.outcomes import Conclusion
+    from duly.domain.runs import RunRecord, Tries
 
 
 def end_claim(  # noqa: PLR0913 - whose end, and what it tells

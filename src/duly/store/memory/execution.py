@@ -5,21 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import LateWord
-from duly.domain.literals import AttemptState, RunState
-from duly.domain.sharing import Waiting, share_out
+from duly.domain.admission import Waiting, share_out
+from duly.domain.enums import AttemptState, RunState
+from duly.domain.runs import LateWord
 from duly.store.auditing import SYSTEM, refused_subject
-from duly.store.dispatch import MemberId, MemberKind
-from duly.store.execution import (
-    Beaten,
-    Claimed,
-    ClaimedRun,
-    Finished,
-    FinishResult,
-    Hold,
-    Stop,
-    StopKind,
-)
 from duly.store.gathering import share_of
 from duly.store.memory.attempts import call_of, policy_of, task_of, write_lines, write_progress
 from duly.store.memory.ending import end_claim
@@ -30,20 +19,25 @@ from duly.store.memory.ownership import may_claim
 from duly.store.memory.reading import run_record
 from duly.store.memory.scopes import write_scope
 from duly.store.memory.tables import Claim
+from duly.store.ports.dispatch import MemberId, MemberKind
+from duly.store.ports.execution import (
+    Beaten,
+    Claimed,
+    ClaimedRun,
+    Finished,
+    FinishResult,
+    Hold,
+    Stop,
+    StopKind,
+)
 from duly.store.work_rulings import claimed_tries, said_result, sharing_of, taken_away
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.domain.identity import RunId
-    from duly.store.execution import (
-        Beat,
-        ClaimRuns,
-        Finish,
-        Report,
-        SaveCheckpoint,
-    )
+    from duly.domain.ids import RunId
     from duly.store.memory.tables import Journal
+    from duly.store.ports.execution import Beat, ClaimRuns, Finish, Report, SaveCheckpoint
 
 
 def claim_runs(journal: Journal, command: ClaimRuns) -> Claimed:

@@ -6,10 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.audit import schedule_facts
-from duly.domain.identity import RunId, ScheduleId
-from duly.domain.literals import Lane, ScheduleStatus
+from duly.domain.enums import Lane, ScheduleStatus
+from duly.domain.ids import RunId, ScheduleId
 from duly.store.auditing import SYSTEM
-from duly.store.dispatch import (
+from duly.store.gates import comer_of
+from duly.store.memory.delayed import fire_delayed
+from duly.store.memory.gates import MemoryGates
+from duly.store.memory.ownership import held_shards
+from duly.store.memory.planning import write_settlement
+from duly.store.ports.dispatch import (
     Arrivals,
     ArrivalsCursor,
     DrainOwed,
@@ -24,11 +29,6 @@ from duly.store.dispatch import (
     OwedRecord,
     Timer,
 )
-from duly.store.gates import comer_of
-from duly.store.memory.delayed import fire_delayed
-from duly.store.memory.gates import MemoryGates
-from duly.store.memory.ownership import held_shards
-from duly.store.memory.planning import write_settlement
 from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from duly.store.memory.tables import RunRow
 
 if TYPE_CHECKING:
-    from duly.domain.checking import CheckRun
+    from duly.domain.verification import CheckRun
     from duly.store.memory.tables import Journal
 
 

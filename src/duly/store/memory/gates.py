@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Tries
+from duly.domain.enums import RunState
 from duly.domain.limits import capped_place
-from duly.domain.literals import RunState
-from duly.store.dispatch import MemberKind
+from duly.domain.runs import Tries
 from duly.store.gates import OVERLAP, Gates
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.memory.attempts import call_of
 from duly.store.memory.limiting import MemoryOpening, leave_limits
 from duly.store.memory.tables import Blocked, Outcome
+from duly.store.ports.dispatch import MemberKind
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.store.gates import Arrival
     from duly.store.memory.tables import Journal, Ready, Waiting
 

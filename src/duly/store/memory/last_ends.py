@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.last_ends import ERRORS, LastEnd, LastEnds, LastError, unknown_through
-from duly.domain.literals import Finding, RunState
+from duly.domain.enums import Finding, RunState
+from duly.domain.vitals import ERRORS, LastEnd, LastEnds, LastError, unknown_through
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.identity import ScheduleId
+    from duly.domain.ids import ScheduleId
     from duly.store.memory.tables import Journal, RunRow
 
 

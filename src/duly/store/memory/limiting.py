@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.admission import falls_under
-from duly.domain.breakers import Breaker, BreakerState, reset_of
+from duly.domain.admission import Breaker, BreakerState, falls_under, reset_of
 from duly.domain.limits import (
     LimitKind,
     LimitRecord,
@@ -17,15 +16,13 @@ from duly.domain.limits import (
     cap_gate,
     capped_place,
     scope_of,
+    spread_turns,
     why_text,
 )
-from duly.domain.rates import spread_turns
 from duly.store.admission import (
     BREAKERS_KEPT_US,
     NOT_ADMITTED,
-    BreakerRecord,
     Opening,
-    PlaceRecord,
     changed_limit_subject,
     changed_rates,
     destination_of,
@@ -36,16 +33,16 @@ from duly.store.admission import (
     unknown_destination,
 )
 from duly.store.memory.attempts import task_of
+from duly.store.ports.limits import BreakerRecord, PlaceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
-    from duly.domain.limits import Limit
-    from duly.domain.rates import Rate
-    from duly.store.admission import SetLimit
+    from duly.domain.ids import RunId
+    from duly.domain.limits import Limit, Rate
     from duly.store.memory.tables import Journal
+    from duly.store.ports.limits import SetLimit
 
 
 def list_limits(journal: Journal) -> Limits:

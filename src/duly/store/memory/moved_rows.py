@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 from duly.domain.schedules import canonical_json
 from duly.store.alert_rulings import term_row
 from duly.store.backfill_rows import backfill_row
-from duly.store.dispatch import MemberKind
 from duly.store.limit_rows import breaker_row, limit_row
 from duly.store.memory.attempts import call_of
-from duly.store.moving import PARTS
+from duly.store.ports.dispatch import MemberKind
+from duly.store.ports.transfer import PARTS
 from duly.store.records import definition_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.domain.attempts import LateWord, Tries
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
+    from duly.domain.runs import LateWord, Tries
     from duly.domain.schedules import Call, ScheduleRecord
     from duly.store.memory.tables import Claim, Ended, Journal, Outcome, RunRow, Tables
-    from duly.store.moving import PartRow
+    from duly.store.ports.transfer import PartRow
 
 
 def read_tables(journal: Journal) -> dict[str, list[PartRow]]:

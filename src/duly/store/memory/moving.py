@@ -9,16 +9,16 @@ from duly.store.importing import GATE, KEY, NAME, PENDING, THERE, Importing
 from duly.store.memory.moved_rows import read_tables
 from duly.store.memory.ownership import seems_alive
 from duly.store.memory.taken_rows import write_row, write_schedule
-from duly.store.moving import IMPORTED, PAGE, Exported
+from duly.store.ports.transfer import IMPORTED, PAGE, Exported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.identity import RunId
-    from duly.store.auditing import Subject
-    from duly.store.dispatch import TimerKind
+    from duly.domain.audit import Subject
+    from duly.domain.ids import RunId
     from duly.store.memory.tables import Journal
-    from duly.store.moving import ImportPromises, Part, PartRow, Value
+    from duly.store.ports.dispatch import TimerKind
+    from duly.store.ports.transfer import ImportPromises, Part, PartRow, Value
 
 
 def export_promises(journal: Journal, *, has_history: bool) -> Exported:

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import RunState
-from duly.domain.overlapping import Coming
-from duly.store.auditing import Subject, edited_subject, ordered_subject
-from duly.store.dispatch import MemberKind
+from duly.domain.audit import Subject
+from duly.domain.enums import RunState
+from duly.domain.policies import Coming
+from duly.store.auditing import edited_subject, ordered_subject
 from duly.store.gates import FREE, comer_again
 from duly.store.memory.attempts import call_of
 from duly.store.memory.delayed import cancel_delayed
@@ -17,17 +17,18 @@ from duly.store.memory.ending import close_by_order
 from duly.store.memory.gates import MemoryGates, go_ahead, stand
 from duly.store.memory.reading import get_run, run_record
 from duly.store.memory.tables import PausedQueue
-from duly.store.operating import Ordered, QueueRecord
-from duly.store.planning import CancelDelayed
+from duly.store.ports.dispatch import MemberKind
+from duly.store.ports.operations import Ordered, QueueRecord
+from duly.store.ports.schedules import CancelDelayed
 from duly.store.work_rulings import not_cancellable, not_dead, retried_tries, unknown_run
 
 if TYPE_CHECKING:
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
     from duly.store.gates import Arrival
     from duly.store.memory.tables import Journal
-    from duly.store.operating import CancelRun, EditRun, OrderRuns
+    from duly.store.ports.operations import CancelRun, EditRun, OrderRuns
 
 WITHOUT_WORKER = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RETRYING))
 

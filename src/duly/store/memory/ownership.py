@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.store.auditing import SYSTEM, Subject
-from duly.store.dispatch import (
+from duly.domain.audit import Subject
+from duly.store.auditing import SYSTEM
+from duly.store.ports.dispatch import (
     Fence,
     Join,
     Lease,
@@ -20,14 +21,14 @@ from duly.store.dispatch import (
     MemberKind,
     Renew,
     Renewal,
+    Standing,
 )
-from duly.store.leases import Standing
 from duly.store.rulings import is_current
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.literals import Lane
+    from duly.domain.enums import Lane
     from duly.store.memory.tables import Journal
 
 

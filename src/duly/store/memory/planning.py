@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.audit import schedule_facts
-from duly.domain.identity import ScheduleId, shard_of
-from duly.domain.literals import ScheduleStatus
-from duly.domain.overlapping import Coming
+from duly.domain.enums import ScheduleStatus
+from duly.domain.fire_planning import Skip
+from duly.domain.ids import ScheduleId, shard_of
+from duly.domain.policies import Coming
 from duly.domain.runs import SkipRecord
 from duly.domain.schedules import ScheduleRecord
-from duly.domain.settling import Skip
-from duly.store.dispatch import OwedRecord
 from duly.store.gates import comer_of
 from duly.store.memory.gates import MemoryGates, begin_earlier, stand
 from duly.store.memory.quotas import MemoryCounting
-from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
+from duly.store.ports.dispatch import OwedRecord
+from duly.store.ports.schedules import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
 from duly.store.rulings import (
     changed_record,
     given_up,
@@ -28,7 +28,7 @@ from duly.store.rulings import (
 )
 
 if TYPE_CHECKING:
-    from duly.domain.settling import PlannedRun, Settlement
+    from duly.domain.fire_planning import PlannedRun, Settlement
     from duly.store.memory.tables import Journal
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.owners import GoneRecord, gone_record
-from duly.domain.quotas import GONE, Counted, does_count
+from duly.domain.quotas import GONE, Counted, GoneRecord, does_count, gone_record
 from duly.store.quotas import Counting, Setting, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor
-    from duly.domain.identity import ScheduleId
+    from duly.domain.audit import Actor, Subject
+    from duly.domain.ids import ScheduleId
     from duly.domain.quotas import Bound, Quota, QuotaKey
-    from duly.store.auditing import Subject
     from duly.store.memory.tables import Journal
 
 

@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
-from duly.domain.literals import ScheduleStatus
-from duly.domain.run_times import RunSpan
+from duly.domain.enums import ScheduleStatus
+from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
 from duly.domain.runs import OccurrenceVerdict, RunRecord, VerdictKind
+from duly.domain.vitals import RunSpan
 from duly.store.memory.attempts import call_of, place_of
 from duly.store.memory.ownership import seems_alive
-from duly.store.reading import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
-from duly.store.trailing import AuditAfter, TrailPage, decided_page
+from duly.store.ports.audit import AuditAfter, TrailPage, decided_page
+from duly.store.ports.queries import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

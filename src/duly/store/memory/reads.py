@@ -7,31 +7,32 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.memory import counting, last_ends, reading, run_vitals, searching
-from duly.store.reading import FIRST_DELAYED, PAGE_MAX, Seen
-from duly.store.tenancy import of_tenant
+from duly.store.ports.auth import of_tenant
+from duly.store.ports.queries import FIRST_DELAYED, PAGE_MAX, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.domain.audit import AuditEntry
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.last_ends import LastEnds
-    from duly.domain.run_times import RunSpan
-    from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
+    from duly.domain.ids import RunId, ScheduleId
     from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.vitals import DefinitionRecord, LastEnds, RunSpan, RunVital, VitalsFilter
     from duly.store.memory.tables import Journal, Tables
-    from duly.store.reading import (
+    from duly.store.ports.audit import AuditAfter, TrailPage
+    from duly.store.ports.queries import (
+        AttemptFilter,
+        AttemptPage,
         AuditFilter,
+        AuditPage,
         DelayedPlace,
         OpenCounts,
         RunFilter,
+        RunPage,
         ScheduleFilter,
         StoreStatus,
         TenantCounts,
     )
-    from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
-    from duly.store.trailing import AuditAfter, TrailPage
 
 T = TypeVar("T")
 

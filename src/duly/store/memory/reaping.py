@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import policy_under
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
+from duly.domain.runs import policy_under
 from duly.store.auditing import SYSTEM, declared_dead_subject, lost_subject
-from duly.store.dispatch import MemberId
-from duly.store.execution import Hold, LossKind, LostClaim, LostClaims
 from duly.store.memory.attempts import lease_of, policy_of, task_of
 from duly.store.memory.ending import end_claim
 from duly.store.memory.execution import held
 from duly.store.memory.following import follow_up
 from duly.store.memory.limiting import take_in
 from duly.store.memory.ownership import held_shards, seems_alive
+from duly.store.ports.dispatch import MemberId
+from duly.store.ports.execution import Hold, LossKind, LostClaim, LostClaims
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId
-    from duly.store.execution import Loss, SettleLost
+    from duly.domain.ids import RunId
     from duly.store.memory.tables import Claim, Journal
+    from duly.store.ports.execution import Loss, SettleLost
 
 
 def find_lost(journal: Journal, limit: int, overdue_us: int) -> LostClaims:

@@ -6,8 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane, ScheduleStatus
-from duly.store.dispatch import MemberId, MemberKind, Prune, Pruned, PruneKind
+from duly.domain.enums import Lane, ScheduleStatus
 from duly.store.memory.access import forget_access
 from duly.store.memory.alerting import forget_alerts
 from duly.store.memory.attempts import forget_work, lease_of
@@ -16,11 +15,13 @@ from duly.store.memory.limiting import forget_limits
 from duly.store.memory.ownership import held_shards, seems_alive
 from duly.store.memory.slots import still_ahead
 from duly.store.memory.tables import OCCURRENCE_ORIGINS, Journal, RunRow
-from duly.store.planning import NEAR_US
+from duly.store.ports.dispatch import MemberId, MemberKind
+from duly.store.ports.maintenance import Prune, Pruned, PruneKind
+from duly.store.ports.schedules import NEAR_US
 from duly.store.work_rulings import workers_kept_us
 
 if TYPE_CHECKING:
-    from duly.domain.identity import ScheduleId
+    from duly.domain.ids import ScheduleId
 
 ARRIVALS_KEPT_US = 10 * NEAR_US
 

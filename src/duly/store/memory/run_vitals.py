@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.last_ends import ERRORS
-from duly.domain.literals import RunState
-from duly.domain.run_vitals import ERROR_END_MAX, DefinitionRecord, Fault, RunVital
+from duly.domain.enums import RunState
+from duly.domain.vitals import ERROR_END_MAX, ERRORS, DefinitionRecord, Fault, RunVital
 from duly.store.memory.reading import run_record
 
 if TYPE_CHECKING:
-    from duly.domain.identity import ScheduleId
-    from duly.domain.run_vitals import VitalsFilter
+    from duly.domain.ids import ScheduleId
+    from duly.domain.vitals import VitalsFilter
     from duly.store.memory.tables import Claim, Ended, Journal, RunRow
 
 

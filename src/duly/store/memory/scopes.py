@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.scope import MISSING_SHOWN_MAX, Scope
+from duly.domain.verification import MISSING_SHOWN_MAX, Scope
 from duly.store.memory.effects import ledger_of
 from duly.store.memory.tables import ScopeItem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from duly.domain.identity import RunId
-    from duly.domain.scope import ScopeReport
-    from duly.store.execution import Hold
+    from duly.domain.ids import RunId
+    from duly.domain.verification import ScopeReport
     from duly.store.memory.tables import Journal
+    from duly.store.ports.execution import Hold
 
 _NEW = ScopeItem()
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.domain.literals import Lane
-from duly.domain.sealing import make_seal
+from duly.domain.audit import make_seal
+from duly.domain.enums import Lane
 from duly.store.memory.ownership import held_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.audit import AuditEntry
-    from duly.domain.sealing import Seal
+    from duly.domain.audit import AuditEntry, Seal
     from duly.store.memory.tables import Journal
-    from duly.store.sealing import SealAudit
+    from duly.store.ports.audit import SealAudit
 
 
 T = TypeVar("T")

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from duly.store.memory.attempts import list_attempts
 from duly.store.memory.reading import list_audit, list_runs
-from duly.store.reading import PAGE_MAX
-from duly.store.searching import AttemptPage, AuditPage, RunPage, attempt_matches
+from duly.store.ports.queries import PAGE_MAX, AttemptPage, AuditPage, RunPage, attempt_matches
 
 if TYPE_CHECKING:
     from duly.store.memory.tables import Journal
-    from duly.store.reading import AuditFilter, RunFilter
-    from duly.store.searching import AttemptFilter
+    from duly.store.ports.queries import AttemptFilter, AuditFilter, RunFilter
 
 
 def search_runs(journal: Journal, command: RunFilter) -> RunPage:

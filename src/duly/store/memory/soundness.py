@@ -6,18 +6,18 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from duly.domain.admission import room
-from duly.domain.identity import identity_text
+from duly.domain.enums import ScheduleStatus
+from duly.domain.ids import identity_text
 from duly.domain.limits import capped_place
-from duly.domain.literals import ScheduleStatus
 from duly.store.admission import NOT_ADMITTED
 from duly.store.memory.limiting import MemoryOpening
 from duly.store.memory.tables import Blocked, Claim, Dead, InDoubt, Outcome, Ready, Waiting
-from duly.store.schema import Finding
+from duly.store.ports.maintenance import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.store.memory.tables import Journal, Tables
 
 Placed: TypeAlias = Ready | Blocked | Claim | Waiting | Dead | InDoubt | Outcome

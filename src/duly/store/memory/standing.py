@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.store.dispatch import MemberKind
 from duly.store.memory.ownership import seems_alive
-from duly.store.standing import (
+from duly.store.ports.dispatch import MemberKind
+from duly.store.ports.operations import (
     QuarantinedHost,
     is_known,
     ordered_worker_subject,
@@ -17,10 +17,9 @@ from duly.store.standing import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.store.dispatch import Member
-    from duly.store.leases import Standing
     from duly.store.memory.tables import Journal
-    from duly.store.standing import OrderWorker
+    from duly.store.ports.dispatch import Member, Standing
+    from duly.store.ports.operations import OrderWorker
 
 
 def order_worker(journal: Journal, command: OrderWorker) -> Member:

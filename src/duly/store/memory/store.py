@@ -6,10 +6,9 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.store.dispatch import MemberKind
+from duly.store.caller_transactions import not_lent
 from duly.store.gates import OPENED_MAX
 from duly.store.importing import tried
-from duly.store.joinable import not_lent
 from duly.store.memory import (
     delayed,
     execution,
@@ -32,20 +31,40 @@ from duly.store.memory.surveys import MemorySurveys
 from duly.store.memory.tables import Journal, Tables
 from duly.store.memory.transaction import MemoryTransaction
 from duly.store.memory.working import Working
-from duly.store.schema import Finding, Migration, SchemaStatus
+from duly.store.ports.dispatch import MemberKind
+from duly.store.ports.maintenance import Finding, Migration, SchemaStatus
 from duly.store.wakeups import LocalWakeups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from duly.clock import Clock
-    from duly.domain.identity import ScheduleId
+    from duly.domain.ids import ScheduleId
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store import dispatch as port
-    from duly.store.execution import Finish
-    from duly.store.moving import Exported, Imported, ImportPromises
-    from duly.store.planning import (
+    from duly.store.ports.dispatch import (
+        Arrivals,
+        ArrivalsCursor,
+        DrainOwed,
+        Fence,
+        Fired,
+        FireResult,
+        FireTimers,
+        Join,
+        Lease,
+        LeaseKey,
+        LoadedTimers,
+        LoadTimers,
+        Member,
+        MemberId,
+        OwedRecord,
+        Renew,
+        Renewal,
+    )
+    from duly.store.ports.execution import Finish
+    from duly.store.ports.maintenance import Prune, Pruned
+    from duly.store.ports.operations import OrderWorker, QuarantinedHost
+    from duly.store.ports.schedules import (
         AddedRun,
         AddRuns,
         CancelDelayed,
@@ -55,7 +74,7 @@ if TYPE_CHECKING:
         MoveDelayed,
         Stale,
     )
-    from duly.store.standing import OrderWorker, QuarantinedHost
+    from duly.store.ports.transfer import Exported, Imported, ImportPromises
 
 T = TypeVar("T")
 
@@ -170,7 +189,7 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
         with self._lock:
             self._wake(wakes)
 
-    def finish_within(self, within: object, worker: port.MemberId, finish: Finish) -> None:
+    def finish_within(self, within: object, worker: MemberId, finish: Finish) -> None:
         """End an attempt inside a transaction that was lent."""
 
         def end(journal: Journal) -> None:
@@ -190,37 +209,35 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
             self._places[place.address] = place
         return place
 
-    def join(self, command: port.Join) -> tuple[port.MemberId, int]:
+    def join(self, command: Join) -> tuple[MemberId, int]:
         """Register a member under a fresh id."""
         return self._write(lambda journal: (ownership.join(journal, command), journal.now))
 
-    def renew(self, command: port.Renew) -> port.Renewal:
+    def renew(self, command: Renew) -> Renewal:
         """Extend a membership that still holds."""
         return self._write(lambda journal: ownership.renew(journal, command))
 
-    def leave(self, member: port.MemberId) -> None:
+    def leave(self, member: MemberId) -> None:
         """End a membership."""
         self._write(lambda journal: ownership.leave(journal, member))
 
-    def acquire_leases(
-        self, member: port.MemberId, wanted: Sequence[port.LeaseKey]
-    ) -> list[port.Lease]:
+    def acquire_leases(self, member: MemberId, wanted: Sequence[LeaseKey]) -> list[Lease]:
         """Take leases that nobody alive owns."""
         return self._write(lambda journal: ownership.acquire_leases(journal, member, wanted))
 
-    def release_leases(self, fence: port.Fence) -> None:
+    def release_leases(self, fence: Fence) -> None:
         """Give up leases."""
         self._write(lambda journal: ownership.release_leases(journal, fence))
 
-    def load_timers(self, command: port.LoadTimers) -> port.LoadedTimers:
+    def load_timers(self, command: LoadTimers) -> LoadedTimers:
         """Read timers in order of due."""
         return self._read(lambda journal: firing.load_timers(journal, command))
 
-    def start_of_arrivals(self) -> port.ArrivalsCursor:
+    def start_of_arrivals(self) -> ArrivalsCursor:
         """Return a cursor at the present end of the feed."""
         return self._read(firing.start_of_arrivals)
 
-    def read_arrivals(self, cursor: port.ArrivalsCursor, shards: Sequence[int]) -> port.Arrivals:
+    def read_arrivals(self, cursor: ArrivalsCursor, shards: Sequence[int]) -> Arrivals:
         """Read what was announced since the cursor."""
         return self._read(lambda journal: firing.read_arrivals(journal, cursor, shards))
 
@@ -231,17 +248,17 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
         known = self.tables.definitions
         return self._read(lambda _: {key: known[key] for key in keys if key in known})
 
-    def fire_timers(self, command: port.FireTimers) -> port.Fired:
+    def fire_timers(self, command: FireTimers) -> Fired:
         """Fire a batch under one fence."""
         return self._write(lambda journal: firing.fire_timers(journal, command))
 
     def load_owed(
-        self, shards: Sequence[int], limit: int, after: port.OwedRecord | None = None
-    ) -> list[port.OwedRecord]:
+        self, shards: Sequence[int], limit: int, after: OwedRecord | None = None
+    ) -> list[OwedRecord]:
         """Read ranges that are owed, oldest first."""
         return self._read(lambda journal: firing.load_owed(journal, shards, limit, after))
 
-    def drain_owed(self, command: port.DrainOwed) -> port.FireResult:
+    def drain_owed(self, command: DrainOwed) -> FireResult:
         """Settle a part of a range."""
         return self._write(lambda journal: firing.drain_owed(journal, command))
 
@@ -276,7 +293,7 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
 
         return self._write(note)
 
-    def prune(self, command: port.Prune) -> port.Pruned:
+    def prune(self, command: Prune) -> Pruned:
         """Remove history that is past its retention."""
         return self._write(lambda journal: retention.prune(journal, command))
 
@@ -288,7 +305,7 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
 
     # Standing
 
-    def order_worker(self, command: OrderWorker) -> port.Member:
+    def order_worker(self, command: OrderWorker) -> Member:
         """Take a worker out of service, or back into it."""
         return self._write(lambda journal: standing.order_worker(journal, command))
 

@@ -6,17 +6,17 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.memory import attempts, doubts, effects, execution, reading, run_vitals, scopes
-from duly.store.surveys import EFFECTS_MAX, Evidence, Findings
+from duly.store.ports.queries import EFFECTS_MAX, Evidence, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.run_vitals import DefinitionRecord
+    from duly.domain.ids import RunId, ScheduleId
     from duly.domain.runs import OccurrenceVerdict, RunRecord
     from duly.domain.schedules import ScheduleRecord
+    from duly.domain.vitals import DefinitionRecord
     from duly.store.memory.tables import Journal
-    from duly.store.surveys import Judged
+    from duly.store.ports.queries import Judged
 
 T = TypeVar("T")
 

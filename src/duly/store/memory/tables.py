@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from duly.domain.attempts import Tries
 from duly.domain.audit import Actor, AuditEntry
-from duly.domain.identity import RunId
-from duly.domain.literals import Lane, Origin
-from duly.store.dispatch import (
+from duly.domain.enums import Lane, Origin
+from duly.domain.ids import RunId
+from duly.domain.runs import Tries
+from duly.store.ports.dispatch import (
     LeaseKey,
     LeaseRecord,
     Member,
@@ -18,36 +18,40 @@ from duly.store.dispatch import (
     Timer,
     TimerKind,
 )
-from duly.store.planning import NEAR_US
+from duly.store.ports.schedules import NEAR_US
 from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 
 if TYPE_CHECKING:
-    from duly.domain.access import TokenId, TokenRecord
-    from duly.domain.alert_delivery import DeliveryRecord
-    from duly.domain.alerting import AlertId, AlertRecord, DeliveryId
-    from duly.domain.attempts import LateWord, LineRecord, Progress, ProgressRecord, TaskPolicy
-    from duly.domain.breakers import Breaker
+    from duly.domain.admission import Breaker
+    from duly.domain.alerts import AlertId, AlertRecord, DeliveryId, DeliveryRecord
+    from duly.domain.audit import Seal, Subject
+    from duly.domain.auth import TokenId, TokenRecord
     from duly.domain.effects import EffectRecord
-    from duly.domain.identity import BackfillId, ScheduleId
-    from duly.domain.limits import LimitRecord, LimitSource
-    from duly.domain.literals import AttemptState, RunState
+    from duly.domain.enums import AttemptState, RunState
+    from duly.domain.fire_planning import PlannedRun
+    from duly.domain.ids import BackfillId, ScheduleId
+    from duly.domain.limits import LimitRecord, LimitSource, Pace
     from duly.domain.quotas import Counted, Quota, QuotaKey
-    from duly.domain.rates import Pace
-    from duly.domain.runs import DelayedRecord, SkipRecord
+    from duly.domain.runs import (
+        DelayedRecord,
+        LateWord,
+        LineRecord,
+        Progress,
+        ProgressRecord,
+        SkipRecord,
+        TaskPolicy,
+    )
     from duly.domain.schedules import Call, Definition, ScheduleRecord
-    from duly.domain.sealing import Seal
-    from duly.domain.settling import PlannedRun
-    from duly.store.access import AnswerKey, FrozenSet
     from duly.store.access_rulings import AnswerRow
-    from duly.store.alerting import TermRecord, TermSort
-    from duly.store.auditing import Subject
-    from duly.store.backfilling import BackfillRecord, SlotState
-    from duly.store.effects import TaskOrder, VerdictRecord
-    from duly.store.execution import Hold
     from duly.store.memory.access import SessionRow
     from duly.store.memory.alerting import WatchRow
+    from duly.store.ports.alerts import TermRecord, TermSort
+    from duly.store.ports.auth import AnswerKey, FrozenSet
+    from duly.store.ports.backfill import BackfillRecord, SlotState
+    from duly.store.ports.effects import TaskOrder, VerdictRecord
+    from duly.store.ports.execution import Hold
+    from duly.store.ports.operations import QuarantinedHost
     from duly.store.retry_slots import Taken
-    from duly.store.standing import QuarantinedHost
     from duly.store.work_rulings import WorkerLease
 
 K = TypeVar("K")

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from duly.domain.attempts import LateWord, LineRecord, LogLine, ProgressRecord, Tries, stored_policy
-from duly.domain.backfilling import SlotClass
-from duly.domain.identity import BackfillId, RunId, ScheduleId
-from duly.domain.literals import (
-    AttemptState,
-    Lane,
-    Missed,
-    Origin,
-    RunState,
-    ScheduleStatus,
-)
+from duly.domain.backfill import SlotClass
+from duly.domain.enums import AttemptState, Lane, Missed, Origin, RunState, ScheduleStatus
+from duly.domain.ids import BackfillId, RunId, ScheduleId
+from duly.domain.limits import Pace
 from duly.domain.quotas import Counted, Quota, QuotaKey
-from duly.domain.rates import Pace
+from duly.domain.runs import LateWord, LineRecord, LogLine, ProgressRecord, Tries, stored_policy
 from duly.domain.schedules import Call, Pending, ScheduleRecord
 from duly.store.alert_rulings import read_term
 from duly.store.backfill_rows import backfill_record
-from duly.store.backfilling import SlotState
-from duly.store.dispatch import Member, MemberId, MemberKind
-from duly.store.effects import TaskOrder
-from duly.store.execution import Hold
 from duly.store.limit_rows import breaker_of, limit_record
 from duly.store.memory.tables import (
     Blocked,
@@ -38,7 +27,11 @@ from duly.store.memory.tables import (
     ScopeItem,
     Waiting,
 )
-from duly.store.moving import PARTS
+from duly.store.ports.backfill import SlotState
+from duly.store.ports.dispatch import Member, MemberId, MemberKind
+from duly.store.ports.effects import TaskOrder
+from duly.store.ports.execution import Hold
+from duly.store.ports.transfer import PARTS
 from duly.store.records import (
     delayed_record,
     effect_record,
@@ -55,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.store.memory.tables import Journal
-    from duly.store.moving import PartRow
+    from duly.store.ports.transfer import PartRow
 
 _Put = tuple["dict[Any, Any]", Any, Any]
 """A table, the key of a row there, and the row."""

@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.errors import UsageError
-from duly.store.joinable import Lent
-from duly.store.lending import Loan
+from duly.store.caller_transactions import Lent, Loan
 from duly.store.memory.tables import Journal, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.clock import Clock
-    from duly.store.dispatch import MemberKind
-    from duly.store.planning import Parameters
+    from duly.store.ports.dispatch import MemberKind
+    from duly.store.ports.schedules import Parameters
 
 T = TypeVar("T")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.store.alert_rulings import stamp
-from duly.store.alerting import TRIED_MIN, NewlyDead, Trouble, TroubledRun
 from duly.store.memory.attempts import call_of, policy_of, task_of
 from duly.store.memory.tables import OCCURRENCE_ORIGINS
+from duly.store.ports.alerts import TRIED_MIN, NewlyDead, Trouble, TroubledRun
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId
-    from duly.store.alerting import FindTrouble
+    from duly.domain.ids import RunId
     from duly.store.memory.tables import Journal
+    from duly.store.ports.alerts import FindTrouble
 
 
 def find_trouble(journal: Journal, command: FindTrouble) -> Trouble:

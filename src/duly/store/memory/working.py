@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.store.admission import Admitted
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import EFFECTS_SCHEMA, restricted_subject, unsafe_among
 from duly.store.memory import (
@@ -23,25 +22,24 @@ from duly.store.memory.admission import MemoryAdmission
 from duly.store.memory.backfilling import MemoryBackfills
 from duly.store.memory.quotas import MemorySetting, list_active_of, list_gone, list_quotas
 from duly.store.owners import mark_back, mark_gone
-from duly.store.reading import PAGE_MAX
+from duly.store.ports.limits import Admitted
+from duly.store.ports.queries import PAGE_MAX
 from duly.store.work_rulings import lost_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord, TaskPolicy
     from duly.domain.audit import Actor
-    from duly.domain.backfilling import Slot
+    from duly.domain.backfill import Slot
     from duly.domain.effects import EffectRecord
-    from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
-    from duly.domain.owners import GoneRecord
-    from duly.domain.quotas import Quota, QuotaKey
-    from duly.domain.runs import RunRecord
-    from duly.domain.scope import Scope
-    from duly.store import admission as limits_port
-    from duly.store import execution as port
-    from duly.store.backfilling import (
+    from duly.domain.quotas import GoneRecord, Quota, QuotaKey
+    from duly.domain.runs import AttemptRecord, LineRecord, ProgressRecord, RunRecord, TaskPolicy
+    from duly.domain.verification import Scope
+    from duly.store.memory.tables import Journal, Tables
+    from duly.store.ports import execution as port
+    from duly.store.ports.backfill import (
         BackfillRecord,
         ChangeBackfill,
         CreateBackfill,
@@ -49,8 +47,8 @@ if TYPE_CHECKING:
         StepBackfill,
         Stepped,
     )
-    from duly.store.dispatch import MemberId
-    from duly.store.effects import (
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.effects import (
         AddVerdict,
         BeginEffect,
         Begun,
@@ -62,10 +60,16 @@ if TYPE_CHECKING:
         TaskOrder,
         VerdictRecord,
     )
-    from duly.store.memory.tables import Journal, Tables
-    from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
-    from duly.store.owners import MarkOwner
-    from duly.store.quotas import SetQuotas
+    from duly.store.ports.limits import BreakerRecord, PlaceRecord, Request, SetLimit
+    from duly.store.ports.operations import (
+        CancelRun,
+        EditRun,
+        MarkOwner,
+        Ordered,
+        OrderRuns,
+        QueueRecord,
+        SetQuotas,
+    )
 
 T = TypeVar("T")
 
@@ -264,7 +268,7 @@ class Working(ABC):
 
     # Limits
 
-    def admit(self, worker: MemberId, requests: Sequence[limits_port.Request]) -> Admitted:
+    def admit(self, worker: MemberId, requests: Sequence[Request]) -> Admitted:
         """Decide about claims that fall under limits."""
         return self._write(
             lambda journal: Admitted(journal.now, MemoryAdmission(journal).admit(worker, requests))
@@ -274,7 +278,7 @@ class Working(ABC):
         """Remember what code says about limits."""
         self._write(lambda journal: limiting.declare_limits(journal, limits, actor))
 
-    def set_limit(self, command: limits_port.SetLimit) -> LimitRecord:
+    def set_limit(self, command: SetLimit) -> LimitRecord:
         """Limit something by a person's order."""
         return self._write(lambda journal: limiting.set_limit(journal, command))
 
@@ -286,15 +290,15 @@ class Working(ABC):
         """Return all limits."""
         return self._read(limiting.list_limits)
 
-    def list_places(self) -> list[limits_port.PlaceRecord]:
+    def list_places(self) -> list[PlaceRecord]:
         """Return limits at which something is going on."""
         return self._read(limiting.list_places)
 
-    def list_breakers(self) -> list[limits_port.BreakerRecord]:
+    def list_breakers(self) -> list[BreakerRecord]:
         """Return what is known of destinations."""
         return self._read(limiting.list_breakers)
 
-    def reset_breaker(self, destination: str, actor: Actor) -> limits_port.BreakerRecord:
+    def reset_breaker(self, destination: str, actor: Actor) -> BreakerRecord:
         """Take a destination for well."""
         return self._write(lambda journal: limiting.reset_breaker(journal, destination, actor))
 

@@ -8,14 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.access import USE_NOTED_US
-from duly.store.access import (
-    CODE_US,
-    FROZEN_SETS_MAX,
-    TOKENS_KEPT_US,
-    TOKENS_LISTED_MAX,
-    FoundToken,
-)
+from duly.domain.auth import USE_NOTED_US
 from duly.store.access_rulings import (
     NOBODY,
     AnswerRow,
@@ -34,12 +27,19 @@ from duly.store.access_rulings import (
     token_record,
     unknown_token,
 )
+from duly.store.ports.auth import (
+    CODE_US,
+    FROZEN_SETS_MAX,
+    TOKENS_KEPT_US,
+    TOKENS_LISTED_MAX,
+    FoundToken,
+)
 from duly.store.postgres.session import first, uid
 
 if TYPE_CHECKING:
-    from duly.domain.access import TokenId, TokenRecord
     from duly.domain.audit import Actor
-    from duly.store.access import (
+    from duly.domain.auth import TokenId, TokenRecord
+    from duly.store.ports.auth import (
         AddSession,
         AddToken,
         Announced,

@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg import errors
 
-from duly.domain.attempts import Tries
-from duly.domain.identity import shard_of
-from duly.domain.literals import Origin, RunState
-from duly.domain.overlapping import Coming
-from duly.domain.runs import DelayedRecord
+from duly.domain.enums import Origin, RunState
+from duly.domain.ids import shard_of
+from duly.domain.policies import Coming
+from duly.domain.runs import DelayedRecord, Tries
 from duly.store import records
 from duly.store.adding import Adding, Known, delayed_row, roots_of
 from duly.store.gates import in_the_way
 from duly.store.gathering import LANE_OFFSETS, ordered_row
-from duly.store.planning import NEAR_US, AddedRun
+from duly.store.ports.schedules import NEAR_US, AddedRun
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import (
     Int4s,
@@ -56,10 +55,9 @@ from duly.store.runs_alike import alike_later
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.store.auditing import Subject
-    from duly.store.planning import AddRuns, NewRun
+    from duly.domain.audit import Actor, Subject
+    from duly.domain.ids import RunId, ScheduleId
+    from duly.store.ports.schedules import AddRuns, NewRun
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
     from duly.store.records import Row

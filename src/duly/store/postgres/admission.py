@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.admission import Books
-from duly.domain.attempts import Reason
-from duly.domain.breakers import BreakerState
-from duly.domain.concluding import not_begun
-from duly.domain.identity import RunId, shard_of
-from duly.domain.limits import cap_gate
-from duly.domain.rates import Pace
-from duly.store.admission import Admission, Admitted, AskingClaim
+from duly.domain.admission import Books, BreakerState
+from duly.domain.ids import RunId, shard_of
+from duly.domain.limits import Pace, cap_gate
+from duly.domain.outcomes import not_begun
+from duly.domain.runs import Reason
+from duly.store.admission import Admission, AskingClaim
 from duly.store.limit_rows import breaker_of
+from duly.store.ports.limits import Admitted
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
 from duly.store.postgres.destinations import (
     BREAKERS_OF,
@@ -50,13 +49,12 @@ from duly.store.work_rulings import put_off_tries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from duly.domain.admission import Verdict
-    from duly.domain.attempts import Tries
-    from duly.domain.breakers import Breaker
+    from duly.domain.admission import Breaker, Verdict
     from duly.domain.limits import Limits
-    from duly.store.admission import Request
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import Hold
+    from duly.domain.runs import Tries
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import Hold
+    from duly.store.ports.limits import Request
     from duly.store.postgres.ending import Claim
     from duly.store.postgres.work import Work
     from duly.store.records import Row

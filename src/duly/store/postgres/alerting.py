@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.alert_delivery import WAIT_MAX_US, DeliveryState
-from duly.domain.alerting import Step
+from duly.domain.alerts import WAIT_MAX_US, DeliveryState, Step
 from duly.store.alert_rulings import (
     ALERT_COLUMNS,
     AUDITED,
@@ -37,7 +36,8 @@ from duly.store.alert_rulings import (
     undelivered_subject,
     watch_refused,
 )
-from duly.store.alerting import (
+from duly.store.filters import alerts_where
+from duly.store.ports.alerts import (
     ALERTS_KEPT_US,
     LISTED_MAX,
     DueDeliveries,
@@ -45,7 +45,6 @@ from duly.store.alerting import (
     Watch,
     Watched,
 )
-from duly.store.filters import alerts_where
 from duly.store.postgres.arrays import Texts, Uuids
 from duly.store.postgres.filtering import PostgresWhere
 from duly.store.postgres.session import as_values, first, one, uid
@@ -55,9 +54,8 @@ from duly.store.rulings import is_current
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from duly.domain.alert_delivery import DeliveryRecord
-    from duly.domain.alerting import AlertId, AlertRecord, Change
-    from duly.store.alerting import (
+    from duly.domain.alerts import AlertId, AlertRecord, Change, DeliveryRecord
+    from duly.store.ports.alerts import (
         AcknowledgeAlert,
         AlertFilter,
         ApplyAlerts,

@@ -10,16 +10,16 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Tries
-from duly.domain.backfilling import SlotClass, classify
-from duly.domain.identity import RunId
-from duly.domain.literals import Lane, Origin, RunState
-from duly.domain.overlapping import Coming
+from duly.domain.backfill import SlotClass, classify
+from duly.domain.enums import Lane, Origin, RunState
+from duly.domain.ids import RunId
+from duly.domain.policies import Coming
+from duly.domain.runs import Tries
 from duly.store.backfill_rows import backfill_record, backfill_row, run_ids_from
 from duly.store.backfill_rulings import root_of
 from duly.store.backfill_work import BackfillWork
-from duly.store.backfilling import SlotState
 from duly.store.gathering import LANE_OFFSETS, Gathering, RunBefore
+from duly.store.ports.backfill import SlotState
 from duly.store.postgres.arrays import Int8s, OptionalUuids, Texts, Uuids
 from duly.store.postgres.gates import PostgresGates
 from duly.store.postgres.leases import held_shards
@@ -34,21 +34,19 @@ from duly.store.run_columns import RUN_STATE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor
-    from duly.domain.backfill_steps import Planned
-    from duly.domain.backfilling import Slot
-    from duly.domain.identity import BackfillId, ScheduleId
+    from duly.domain.audit import Actor, Subject
+    from duly.domain.backfill import Planned, Slot
+    from duly.domain.ids import BackfillId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.auditing import Subject
-    from duly.store.backfilling import (
+    from duly.store.gates import Arrival
+    from duly.store.ports.backfill import (
         BackfillRecord,
         ChangeBackfill,
         CreateBackfill,
         StepBackfill,
         Stepped,
     )
-    from duly.store.dispatch import Fence
-    from duly.store.gates import Arrival
+    from duly.store.ports.dispatch import Fence
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
     from duly.store.records import Row

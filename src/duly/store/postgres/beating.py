@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import LINES_PER_ATTEMPT_MAX
-from duly.domain.identity import RunId
-from duly.store.execution import Beaten, Hold, Stop, StopKind
-from duly.store.leases import Standing
+from duly.domain.ids import RunId
+from duly.domain.runs import LINES_PER_ATTEMPT_MAX
+from duly.store.ports.dispatch import Standing
+from duly.store.ports.execution import Beaten, Hold, Stop, StopKind
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
 from duly.store.postgres.scopes import write_scopes
 from duly.store.postgres.session import one, uid
@@ -17,9 +17,9 @@ from duly.store.work_rulings import new_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import LogLine, Progress
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import Beat, Report, SaveCheckpoint
+    from duly.domain.runs import LogLine, Progress
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import Beat, Report, SaveCheckpoint
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from duly.errors import StoreError
-from duly.store.dispatch import MemberKind
+from duly.store.ports.dispatch import MemberKind
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.errands import CLOSE_WITHIN_S, LOOK_UP_US, Errand
 from duly.store.postgres.neighbours import Neighbours

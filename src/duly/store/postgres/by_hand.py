@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Overlap
-from duly.domain.overlapping import Coming
+from duly.domain.enums import Overlap
+from duly.domain.policies import Coming
 from duly.store.gates import FREE, comer_again, comer_by_hand
 from duly.store.postgres.arrays import Uuids
 from duly.store.postgres.gates import PostgresGates
@@ -18,12 +18,11 @@ from duly.store.postgres.planning import read_definition, read_schedule
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import Tries
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.runs import RunRecord
+    from duly.domain.ids import RunId, ScheduleId
+    from duly.domain.runs import RunRecord, Tries
     from duly.domain.schedules import Definition, ScheduleRecord
     from duly.store.gates import Arrival, Comer
-    from duly.store.planning import NewRun
+    from duly.store.ports.schedules import NewRun
     from duly.store.postgres.work import Work
 
 NOTE_ACTIVE = """

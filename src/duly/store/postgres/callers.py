@@ -16,7 +16,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from duly.errors import StoreUnavailable, UsageError
-from duly.store.joinable import Awaiting, is_a, session_of, unwrapped
+from duly.store.caller_transactions import Awaiting, is_a, session_of, unwrapped
 from duly.store.postgres.failures import failure
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
-from duly.domain.literals import Lane, RunState
-from duly.store.execution import Claimed, ClaimedRun, ClaimRuns
+from duly.domain.enums import Lane, RunState
+from duly.domain.runs import TIMEOUT_DEFAULT_US, Tries
+from duly.store.ports.execution import Claimed, ClaimedRun, ClaimRuns
 from duly.store.postgres.arrays import Int4s, Text, Texts, Uuids
 from duly.store.postgres.rotation import ERAS
 from duly.store.postgres.rows import LAST_ERROR
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from duly.clock import Clock
     from duly.domain.runs import RunRecord
-    from duly.store.dispatch import MemberId
+    from duly.store.ports.dispatch import MemberId
     from duly.store.postgres.session import Session
     from duly.store.records import Row
 

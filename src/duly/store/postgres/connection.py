@@ -20,7 +20,7 @@ from psycopg.pq import TransactionStatus
 
 from duly.errors import StoreUnavailable, UsageError
 from duly.store import migrating
-from duly.store.dispatch import MemberKind
+from duly.store.ports.dispatch import MemberKind
 from duly.store.postgres import arrays, gates, schema
 from duly.store.postgres.bell import Bell
 from duly.store.postgres.borrowing import Borrowing, Speaking
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from psycopg import Cursor
 
     from duly.clock import Clock
+    from duly.store.ports.maintenance import Migration
     from duly.store.postgres.session import Session
-    from duly.store.schema import Migration
 
 CONNECTIONS_MAX = 16
 PREPARE_AFTER = 3

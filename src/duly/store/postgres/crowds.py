@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import RunId
-from duly.store.dispatch import Fence, FireOnTime, FireTimers, MemberId, MemberKind
-from duly.store.execution import ClaimRuns
+from duly.domain.ids import RunId
+from duly.store.ports.dispatch import Fence, FireOnTime, FireTimers, MemberId, MemberKind
+from duly.store.ports.execution import ClaimRuns
 from duly.store.postgres import claiming, finishing, firing, handed
 from duly.store.postgres.arrays import Texts
 
 if TYPE_CHECKING:
-    from duly.store.dispatch import Join
+    from duly.store.ports.dispatch import Join
     from duly.store.postgres.prepared import Asked
 
 SLOTS_MIN = 100

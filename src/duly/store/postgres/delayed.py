@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.audit import delayed_facts
-from duly.domain.identity import shard_of
-from duly.domain.literals import RunState
+from duly.domain.enums import RunState
+from duly.domain.ids import shard_of
 from duly.domain.runs import DelayedRecord, RunRecord
 from duly.store import records
 from duly.store.auditing import delayed_subject
@@ -26,7 +26,7 @@ from duly.store.postgres.session import first, uid
 from duly.store.rulings import due_of, no_longer_pending, unknown_delayed
 
 if TYPE_CHECKING:
-    from duly.store.planning import CancelDelayed, MoveDelayed
+    from duly.store.ports.schedules import CancelDelayed, MoveDelayed
     from duly.store.postgres.work import Work
 
 __all__ = [

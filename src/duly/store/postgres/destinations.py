@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.breakers import Breaker, reset_of
+from duly.domain.admission import Breaker, reset_of
 from duly.domain.limits import LimitKind, Why, scope_of, why_text
 from duly.store.admission import (
     BREAKERS_KEPT_US,
-    BreakerRecord,
     fold,
     reset_breaker_subject,
     spread_again,
     unknown_destination,
 )
 from duly.store.limit_rows import breaker_of, breaker_row
+from duly.store.ports.limits import BreakerRecord
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, OptionalUuids, Texts
 from duly.store.postgres.put_off import call_back, list_put_off
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.store.postgres.arrays import Encoded
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Look, Work

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from psycopg import errors
 
-from duly.domain.advice import Choice
-from duly.domain.attempts import Reason, Tries
-from duly.domain.literals import Finding, Lane, RunState
-from duly.domain.overlapping import Coming
+from duly.domain.effects import Choice
+from duly.domain.enums import Finding, Lane, RunState
+from duly.domain.policies import Coming
+from duly.domain.runs import Reason, Tries
 from duly.store import records
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
@@ -30,9 +30,9 @@ from duly.store.effect_rulings import (
     task_subject,
     verdict_subject,
 )
-from duly.store.effects import FREE_TASK, DoubtRecord, TaskOrder, VerdictRecord
 from duly.store.gates import in_the_way
 from duly.store.gathering import LANE_OFFSETS
+from duly.store.ports.effects import FREE_TASK, DoubtRecord, TaskOrder, VerdictRecord
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import Uuids
 from duly.store.postgres.by_hand import ByHand
@@ -49,9 +49,9 @@ from duly.store.records import verdict_record
 from duly.store.work_rulings import retried_tries, unknown_run
 
 if TYPE_CHECKING:
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
-    from duly.store.effects import AddVerdict, OrderTask, Rerun, SettleDoubt
+    from duly.store.ports.effects import AddVerdict, OrderTask, Rerun, SettleDoubt
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 

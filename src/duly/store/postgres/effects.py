@@ -25,8 +25,8 @@ from duly.domain.effects import (
     seen_by,
     told,
 )
-from duly.domain.identity import RunId
-from duly.store.effects import Begun
+from duly.domain.ids import RunId
+from duly.store.ports.effects import Begun
 from duly.store.postgres.arrays import Int4s, Texts, Uuids
 from duly.store.postgres.session import first, uid
 from duly.store.records import effect_record
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from duly.domain.effects import EffectRecord
-    from duly.store.dispatch import MemberId
-    from duly.store.effects import BeginEffect, EndEffect
-    from duly.store.execution import Hold
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.effects import BeginEffect, EndEffect
+    from duly.store.ports.execution import Hold
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work

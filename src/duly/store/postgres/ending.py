@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.domain.attempts import Reason, Tries
-from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
-from duly.domain.identity import RunId, shard_of
-from duly.domain.literals import RunState
+from duly.domain.enums import RunState
+from duly.domain.ids import RunId, shard_of
+from duly.domain.outcomes import BeInDoubt, Close, Die, Requeue, Wait
+from duly.domain.runs import Reason, Tries
 from duly.store.auditing import SYSTEM, dead_subject, doubt_subject
 from duly.store.gates import closed_state
 from duly.store.postgres.arrays import (
@@ -36,9 +36,9 @@ from duly.store.work_rulings import Cancelled, ended_tries, next_place
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from duly.domain.checking import CheckRun
-    from duly.domain.concluding import Conclusion
-    from duly.store.auditing import Subject
+    from duly.domain.audit import Subject
+    from duly.domain.outcomes import Conclusion
+    from duly.domain.verification import CheckRun
     from duly.store.postgres.arrays import Encoded
     from duly.store.postgres.work import Work
     from duly.store.records import Row

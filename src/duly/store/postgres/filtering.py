@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import ID_BYTES
+from duly.domain.ids import ID_BYTES
 from duly.store.filters import Where
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.session import uid

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.domain.concluding import DONE, Close
-from duly.domain.literals import AttemptState, RunState
+from duly.domain.enums import AttemptState, RunState
+from duly.domain.outcomes import DONE, Close
 from duly.store.auditing import refused_subject
-from duly.store.execution import Finished, FinishResult
+from duly.store.ports.execution import Finished, FinishResult
 from duly.store.postgres.arrays import Int4s, Int8s, Texts, Uuids
 from duly.store.postgres.beating import NONE, write_lines, write_steps
 from duly.store.postgres.claiming import (
@@ -35,8 +35,8 @@ from duly.store.work_rulings import new_lines, said_result, said_state, taken_aw
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import Claimed, ClaimRuns, Finish, Hold
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import Claimed, ClaimRuns, Finish, Hold
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.ending import Claim
     from duly.store.postgres.work import Work

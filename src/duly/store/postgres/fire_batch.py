@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
-from duly.store.dispatch import Fired, FireOnTime, FireResult
+from duly.domain.enums import Lane
+from duly.store.ports.dispatch import Fired, FireOnTime, FireResult
 from duly.store.postgres import leases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.store.dispatch import FireSchedule, FireTimers, LeaseKey, Timer
+    from duly.store.ports.dispatch import FireSchedule, FireTimers, LeaseKey, Timer
 
 
 class Batch:

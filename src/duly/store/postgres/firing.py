@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING
 from psycopg import errors
 from psycopg.types.numeric import Int8
 
-from duly.store.dispatch import Fired, FireOnTime, FireResult, FireTimers, MemberKind
-from duly.store.plain_fires import as_plain
+from duly.store.ports.dispatch import (
+    Fired,
+    FireOnTime,
+    FireResult,
+    FireTimers,
+    MemberKind,
+    as_plain,
+)
 from duly.store.postgres import firing_others, leases
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids
 from duly.store.postgres.fire_batch import Batch
@@ -27,7 +33,7 @@ from duly.store.postgres.rows import IS_GATED, LAG_US, RANKED, SHARE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from duly.store.dispatch import Timer
+    from duly.store.ports.dispatch import Timer
     from duly.store.postgres.connection import Connections
     from duly.store.records import Row
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import schedule_facts
-from duly.domain.identity import ScheduleId
-from duly.domain.literals import Overlap, ScheduleStatus
-from duly.store.auditing import SYSTEM, Subject
-from duly.store.dispatch import FireResult
+from duly.domain.audit import Subject, schedule_facts
+from duly.domain.enums import Overlap, ScheduleStatus
+from duly.domain.ids import ScheduleId
+from duly.store.auditing import SYSTEM
 from duly.store.gathering import Ground, ground_from
+from duly.store.ports.dispatch import FireResult
 from duly.store.postgres import leases
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, OptionalUuids, Uuids
 from duly.store.postgres.gates import PostgresGates
@@ -26,9 +26,9 @@ from duly.store.postgres.settlements import Settlements
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.dispatch import FireSchedule, Timer
+    from duly.store.ports.dispatch import FireSchedule, Timer
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.fire_batch import Batch
     from duly.store.postgres.work import Work

@@ -22,10 +22,10 @@ from duly.store.postgres.settlements import GATED, QUEUED, WAITING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from duly.domain.checking import CheckRun
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.domain.literals import Lane, Origin
+    from duly.domain.enums import Lane, Origin
+    from duly.domain.ids import RunId, ScheduleId
     from duly.domain.schedules import Call
+    from duly.domain.verification import CheckRun
     from duly.store.postgres.arrays import Encoded
     from duly.store.postgres.work import Work
 

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 from psycopg import errors
 
-from duly.domain.identity import RunId
+from duly.domain.enums import RunState
+from duly.domain.ids import RunId
 from duly.domain.limits import capped_place
-from duly.domain.literals import RunState
 from duly.errors import StoreUnavailable
 from duly.store.gates import OPENED_MAX, OVERLAP, Gates
 from duly.store.postgres.arrays import Texts, Uuids
@@ -41,7 +41,7 @@ from duly.store.postgres.session import first, uid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duly.domain.attempts import Tries
+    from duly.domain.runs import Tries
     from duly.store.gates import Arrival
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.work import Work

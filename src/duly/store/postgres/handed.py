@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from psycopg import errors
 
-from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
-from duly.domain.literals import Lane
-from duly.store.execution import Claimed, ClaimedRun
+from duly.domain.enums import Lane
+from duly.domain.runs import TIMEOUT_DEFAULT_US, Tries
+from duly.store.ports.execution import Claimed, ClaimedRun
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.claiming import (
     asking,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.domain.runs import RunRecord
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import ClaimRuns
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import ClaimRuns
     from duly.store.postgres.claiming import Aim
     from duly.store.postgres.handing import Offer, Offers
     from duly.store.postgres.session import ConnectionSession, Session

@@ -21,7 +21,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.draws import SystemDraws
+from duly.entropy import SystemDraws
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids, received, size_of
 from duly.store.wakeups import LONG_MAX, LOOPBACK, SECOND_US, Doorplate
 

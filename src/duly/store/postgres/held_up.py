@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.store.dispatch import FireResult
+from duly.store.ports.dispatch import FireResult
 from duly.store.wakeups import SECOND_US
 
 if TYPE_CHECKING:

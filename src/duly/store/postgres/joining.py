@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator, Sequence
 
-    from duly.store.joinable import Awaiting
+    from duly.store.caller_transactions import Awaiting
     from duly.store.postgres.callers import Callers
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import Session

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import RunId, ScheduleId
-from duly.domain.last_ends import ERRORS, LastEnd, LastEnds, LastError, unknown_through
+from duly.domain.ids import RunId, ScheduleId
+from duly.domain.vitals import ERRORS, LastEnd, LastEnds, LastError, unknown_through
 from duly.store.postgres.arrays import Texts, Uuids
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
-from duly.store.auditing import SYSTEM, Subject
-from duly.store.dispatch import Fence, Join, Lease, LeaseKey, MemberId, Renew, Renewal
+from duly.domain.audit import Subject
+from duly.domain.enums import Lane
+from duly.store.auditing import SYSTEM
+from duly.store.ports.dispatch import Fence, Join, Lease, LeaseKey, MemberId, Renew, Renewal
 from duly.store.postgres.arrays import Int4s, Int8s, Texts
 from duly.store.postgres.session import first, one
 from duly.store.rulings import is_current

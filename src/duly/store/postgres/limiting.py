@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.admission import falls_under, room
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
 from duly.domain.limits import (
     NO_LIMIT,
     LimitKind,
@@ -23,9 +23,9 @@ from duly.domain.limits import (
     cap_gate,
     capped_place,
     scope_of,
+    spread_turns,
     why_text,
 )
-from duly.domain.rates import spread_turns
 from duly.store.admission import (
     NOT_ADMITTED,
     Opening,
@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from duly.domain.audit import Actor
-    from duly.domain.limits import Limit
-    from duly.domain.rates import Pace, Rate
-    from duly.store.admission import PlaceRecord, SetLimit
+    from duly.domain.limits import Limit, Pace, Rate
+    from duly.store.ports.limits import PlaceRecord, SetLimit
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Look, Work
 

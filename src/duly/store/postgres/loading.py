@@ -10,7 +10,7 @@ from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from duly.store.dispatch import Arrivals, ArrivalsCursor, LoadedTimers, LoadTimers, Timer
+from duly.store.ports.dispatch import Arrivals, ArrivalsCursor, LoadedTimers, LoadTimers, Timer
 from duly.store.postgres.arrays import Int4s, Uuids
 from duly.store.postgres.rows import LAG_US
 from duly.store.postgres.session import one
@@ -19,9 +19,9 @@ from duly.store.records import read_definition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from duly.domain.identity import ScheduleId
+    from duly.domain.ids import ScheduleId
     from duly.domain.schedules import Definition
-    from duly.store.dispatch import TimerKind
+    from duly.store.ports.dispatch import TimerKind
     from duly.store.postgres.session import Session
     from duly.store.records import Row
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
 from duly.store.auditing import declared_dead_subject, lost_subject
-from duly.store.execution import LossKind, LostClaim, LostClaims
+from duly.store.ports.execution import LossKind, LostClaim, LostClaims
 from duly.store.postgres.arrays import Int8s
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
 from duly.store.postgres.leases import END_MEMBERS, IS_CURRENT, held_shards
@@ -22,8 +22,8 @@ from duly.store.rulings import is_current
 from duly.store.work_rulings import WorkerLease
 
 if TYPE_CHECKING:
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import Loss, SettleLost
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import Loss, SettleLost
     from duly.store.postgres.ending import Claim
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work

@@ -14,7 +14,7 @@ from psycopg import errors
 from duly.errors import Conflict
 from duly.store.exporting import PAGED, Exporting, part_row
 from duly.store.importing import PROBLEMS, SHARED, Importing
-from duly.store.moving import IMPORTED, PAGE, ColumnKind, Exported
+from duly.store.ports.transfer import IMPORTED, PAGE, ColumnKind, Exported
 from duly.store.postgres import rows as columns_of
 from duly.store.postgres.arrays import Texts, Uuids
 from duly.store.postgres.leases import IS_CURRENT
@@ -23,9 +23,9 @@ from duly.store.postgres.session import first, one, uid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.store.auditing import Subject
-    from duly.store.dispatch import TimerKind
-    from duly.store.moving import Imported, ImportPromises, Part, PartRow, Value
+    from duly.domain.audit import Subject
+    from duly.store.ports.dispatch import TimerKind
+    from duly.store.ports.transfer import Imported, ImportPromises, Part, PartRow, Value
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work

@@ -18,7 +18,7 @@ from duly.store.wakeups import DATAGRAM_MAX, LOOPBACK, SECOND_US, WRITTEN, Doorp
 
 if TYPE_CHECKING:
     from duly.clock import Clock
-    from duly.store.dispatch import MemberKind
+    from duly.store.ports.dispatch import MemberKind
     from duly.store.postgres.session import Session
 
 LOOK_EVERY_US = 2 * SECOND_US

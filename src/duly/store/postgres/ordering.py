@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from psycopg import errors
 
-from duly.domain.attempts import Reason, Tries
-from duly.domain.literals import RunState
-from duly.domain.overlapping import Coming
+from duly.domain.audit import Subject
+from duly.domain.enums import RunState
+from duly.domain.policies import Coming
+from duly.domain.runs import Reason, Tries
 from duly.store import records
-from duly.store.auditing import Subject, edited_subject, ordered_subject
+from duly.store.auditing import edited_subject, ordered_subject
 from duly.store.gathering import LANE_OFFSETS
-from duly.store.operating import Ordered, QueueRecord
-from duly.store.planning import CancelDelayed
+from duly.store.ports.operations import Ordered, QueueRecord
+from duly.store.ports.schedules import CancelDelayed
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import Uuids
 from duly.store.postgres.by_hand import ByHand
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
-    from duly.store.operating import CancelRun, EditRun, OrderRuns
+    from duly.store.ports.operations import CancelRun, EditRun, OrderRuns
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
     from duly.store.records import Row

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
 from duly.store import records
-from duly.store.dispatch import DrainOwed, FireResult, OwedRecord
+from duly.store.ports.dispatch import DrainOwed, FireResult, OwedRecord
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import Int4s
 from duly.store.postgres.leases import held_shards

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
-    from duly.domain.literals import RunState
+    from duly.domain.enums import RunState
+    from duly.domain.ids import RunId
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work

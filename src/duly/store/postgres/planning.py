@@ -22,9 +22,9 @@ from duly.store.postgres.settlements import Settlements
 from duly.store.rulings import name_taken
 
 if TYPE_CHECKING:
-    from duly.domain.identity import ScheduleId
+    from duly.domain.ids import ScheduleId
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
-    from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
+    from duly.store.ports.schedules import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 

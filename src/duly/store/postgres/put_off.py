@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
 from duly.store.postgres.arrays import Int8s, Uuids
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import ScheduleId, schedule_id
-from duly.domain.owners import GoneRecord, gone_record
-from duly.domain.quotas import GONE
+from duly.domain.ids import ScheduleId, schedule_id
+from duly.domain.quotas import GONE, GoneRecord, gone_record
 from duly.store.owners import GONE_END
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.session import as_values, one, uid
@@ -20,9 +19,8 @@ from duly.store.quotas import COUNTED_FROM_US, Counting, Setting, in_order, quot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor
+    from duly.domain.audit import Actor, Subject
     from duly.domain.quotas import Bound, Quota, QuotaKey
-    from duly.store.auditing import Subject
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 

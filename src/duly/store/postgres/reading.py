@@ -5,21 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
-from duly.domain.literals import ScheduleStatus, SkipReason
-from duly.domain.run_times import RunSpan
+from duly.domain.enums import ScheduleStatus, SkipReason
+from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
+from duly.domain.vitals import RunSpan
 from duly.store import records, tenant_counts
 from duly.store.filters import audit_where, schedules_where
-from duly.store.leases import Standing
-from duly.store.postgres import last_ends, rows, run_vitals, trace
-from duly.store.postgres.arrays import Int4s, Int8s, Uuids
-from duly.store.postgres.delayed import find_delayed, read_delayed, read_run
-from duly.store.postgres.filtering import PostgresWhere
-from duly.store.postgres.planning import BY_NAME, read_definition, read_schedule
-from duly.store.postgres.searching import PostgresSearch
-from duly.store.postgres.session import first, one, pairs, uid
-from duly.store.reading import (
+from duly.store.ports.dispatch import Standing
+from duly.store.ports.queries import (
     FIRST_DELAYED,
     PAGE_MAX,
     AuditFilter,
@@ -29,22 +22,40 @@ from duly.store.reading import (
     Seen,
     StoreStatus,
 )
+from duly.store.postgres import last_ends, rows, run_vitals, trace
+from duly.store.postgres.arrays import Int4s, Int8s, Uuids
+from duly.store.postgres.delayed import find_delayed, read_delayed, read_run
+from duly.store.postgres.filtering import PostgresWhere
+from duly.store.postgres.planning import BY_NAME, read_definition, read_schedule
+from duly.store.postgres.searching import PostgresSearch
+from duly.store.postgres.session import first, one, pairs, uid
 from duly.store.rulings import unrecorded
 from duly.store.tenant_counts import count_tenant, count_tenants
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
-    from duly.domain.last_ends import LastEnds
-    from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
-    from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
+    from duly.domain.runs import (
+        AttemptRecord,
+        DelayedRecord,
+        LineRecord,
+        ProgressRecord,
+        RunRecord,
+        SkipRecord,
+    )
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
-    from duly.store.dispatch import Member
+    from duly.domain.vitals import DefinitionRecord, LastEnds, RunVital, VitalsFilter
+    from duly.store.ports.dispatch import Member
+    from duly.store.ports.queries import (
+        AttemptFilter,
+        AttemptPage,
+        AuditPage,
+        OpenCounts,
+        RunPage,
+        TenantCounts,
+    )
     from duly.store.postgres.work import Look
-    from duly.store.reading import OpenCounts, TenantCounts
-    from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
 
 LAST_DELETED_BY_NAME = f"""{rows.SCHEDULE} WHERE s.tenant = $1 AND s.name = $2
 ORDER BY s.updated_at DESC, s.id DESC LIMIT 1"""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane, ScheduleStatus
-from duly.store.dispatch import Prune, Pruned, PruneKind
+from duly.domain.enums import Lane, ScheduleStatus
+from duly.store.ports.maintenance import Prune, Pruned, PruneKind
 from duly.store.postgres.access import forget_access
 from duly.store.postgres.alerting import forget_alerts
 from duly.store.postgres.arrays import Int8s, Texts, Uuids

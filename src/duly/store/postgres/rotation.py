@@ -45,8 +45,9 @@ from typing import TYPE_CHECKING
 
 from psycopg import errors
 
-from duly.domain.literals import Lane
-from duly.store.dispatch import LeaseKey, Prune, Pruned, PruneKind
+from duly.domain.enums import Lane
+from duly.store.ports.dispatch import LeaseKey
+from duly.store.ports.maintenance import Prune, Pruned, PruneKind
 from duly.store.postgres.leases import lock_fence
 from duly.store.postgres.savepoints import savepoint
 from duly.store.postgres.session import first, one

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.last_ends import ERRORS
-from duly.domain.run_vitals import ERROR_END_MAX, DefinitionRecord
+from duly.domain.vitals import ERROR_END_MAX, ERRORS, DefinitionRecord
 from duly.store import records
 from duly.store.postgres.arrays import Texts, Uuids
 from duly.store.postgres.session import uid
 from duly.store.run_columns import RUN_VITALS
 
 if TYPE_CHECKING:
-    from duly.domain.identity import ScheduleId
-    from duly.domain.run_vitals import RunVital, VitalsFilter
+    from duly.domain.ids import ScheduleId
+    from duly.domain.vitals import RunVital, VitalsFilter
     from duly.store.postgres.work import Look
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
 from duly.store import migrating
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import EFFECTS_SCHEMA, restricted_subject
@@ -15,9 +15,9 @@ from duly.store.postgres.session import one
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.store.ports.maintenance import Migration
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
-    from duly.store.schema import Migration
 
 # Read as rows: the server remembers of a name that it was not there, and who has waited for others
 # may be told so once more.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import RunId
-from duly.domain.scope import MISSING_SHOWN_MAX, Scope
+from duly.domain.ids import RunId
+from duly.domain.verification import MISSING_SHOWN_MAX, Scope
 from duly.store.postgres.arrays import Texts, Uuids
 from duly.store.postgres.effects import LEDGER, ledger_of, ledgers_of
 from duly.store.postgres.session import one, uid
@@ -13,8 +13,8 @@ from duly.store.postgres.session import one, uid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.scope import ScopeReport
-    from duly.store.execution import Hold
+    from duly.domain.verification import ScopeReport
+    from duly.store.ports.execution import Hold
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 

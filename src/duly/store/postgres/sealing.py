@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
-from duly.domain.sealing import make_seal
+from duly.domain.audit import make_seal
+from duly.domain.enums import Lane
 from duly.errors import UsageError
+from duly.store.ports.audit import AuditAfter, read_seal, seal_row
 from duly.store.postgres.leases import held_shards
 from duly.store.postgres.session import first
-from duly.store.sealing import read_seal, seal_row
-from duly.store.trailing import AuditAfter
 
 if TYPE_CHECKING:
-    from duly.domain.sealing import Seal
+    from duly.domain.audit import Seal
+    from duly.store.ports.audit import SealAudit
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import Session
     from duly.store.postgres.trailing import Trail
-    from duly.store.sealing import SealAudit
 
 _SEAL = "SELECT number, after, through, format, entries, hash, sealed_at, sealed_by FROM duly.seals"
 LAST = f"{_SEAL} ORDER BY number DESC LIMIT 1"

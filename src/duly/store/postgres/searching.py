@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.store import records
+from duly.store.ports.queries import BOUNDS
 from duly.store.postgres import rows, trace
 from duly.store.postgres.arrays import Uuids
 from duly.store.postgres.filtering import PostgresWhere
 from duly.store.search_steps import Dialect, Search
-from duly.store.searching import BOUNDS
 from duly.store.walks import STRAY_MS, Marks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import AttemptRecord
-    from duly.domain.identity import RunId
-    from duly.domain.runs import RunRecord
+    from duly.domain.ids import RunId
+    from duly.domain.runs import AttemptRecord, RunRecord
     from duly.store.filters import Where
+    from duly.store.ports.queries import AttemptFilter, Bounds
     from duly.store.postgres.work import Look
     from duly.store.records import Row
-    from duly.store.searching import AttemptFilter, Bounds
 
 READ_RUNS = f"{rows.RUN} WHERE r.id = ANY($1::uuid[]) ORDER BY r.id DESC"
 # As the index says it, or that would not be used.

@@ -10,7 +10,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from duly.domain.overlapping import Coming
+from duly.domain.policies import Coming
 from duly.store.gates import FREE
 from duly.store.gathering import Gathering
 from duly.store.postgres.arrays import (

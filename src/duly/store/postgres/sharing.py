@@ -1,4 +1,4 @@
-"""Fair shares between tenants, as a part of the statement that claims (`domain/sharing.py`).
+"""Fair shares between tenants, as a part of the statement that claims (`domain/admission.py`).
 
 For each priority of a queue the tenants are looked for along the index, one after the other and
 only as they are wanted: what a queue holds is not counted. Their shares are divided at a row of

@@ -13,16 +13,16 @@ from duly.store.invariants import (
     migration_findings,
 )
 from duly.store.migrating import compare
+from duly.store.ports.maintenance import Finding
 from duly.store.postgres.rows import LAG_US
 from duly.store.postgres.schema import read_applied
 from duly.store.postgres.session import one
-from duly.store.schema import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from duly.store.ports.maintenance import Migration
     from duly.store.postgres.work import Look
-    from duly.store.schema import Migration
 
 READ_DURABILITY = "SELECT current_setting('synchronous_commit')"
 OURS = (

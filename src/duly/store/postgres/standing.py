@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.store.dispatch import MemberKind
-from duly.store.postgres import rows
-from duly.store.postgres.reading import member_of
-from duly.store.postgres.session import first
-from duly.store.rulings import is_current
-from duly.store.standing import (
+from duly.store.ports.dispatch import MemberKind
+from duly.store.ports.operations import (
     QuarantinedHost,
     is_known,
     ordered_worker_subject,
     require_orderable,
 )
+from duly.store.postgres import rows
+from duly.store.postgres.reading import member_of
+from duly.store.postgres.session import first
+from duly.store.rulings import is_current
 
 if TYPE_CHECKING:
-    from duly.store.dispatch import Member
+    from duly.store.ports.dispatch import Member
+    from duly.store.ports.operations import OrderWorker
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
-    from duly.store.standing import OrderWorker
 
 BY_ID = f"{rows.MEMBER} WHERE id = $1::int8"
 LOCK = "SELECT id FROM duly.members WHERE id = $1::int8 FOR UPDATE"

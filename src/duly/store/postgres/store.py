@@ -8,10 +8,31 @@ from typing import TYPE_CHECKING, Self
 
 from duly.clock import SystemClock
 from duly.errors import UsageError
-from duly.store import dispatch as port
+from duly.store.caller_transactions import not_lent
 from duly.store.importing import tried
-from duly.store.joinable import not_lent
 from duly.store.migrating import compare, refuse_untimely
+from duly.store.ports.auth import KeepsTenants
+from duly.store.ports.dispatch import (
+    Arrivals,
+    ArrivalsCursor,
+    DrainOwed,
+    Fence,
+    Fired,
+    FireResult,
+    FireTimers,
+    Join,
+    Lease,
+    LeaseKey,
+    LoadedTimers,
+    LoadTimers,
+    Member,
+    MemberId,
+    MemberKind,
+    OwedRecord,
+    Renew,
+    Renewal,
+    Wakeups,
+)
 from duly.store.postgres import (
     crowds,
     delayed,
@@ -52,21 +73,21 @@ from duly.store.postgres.trailing import Trail, read_entries
 from duly.store.postgres.transaction import PostgresTransaction, lent
 from duly.store.postgres.working import PostgresWorking
 from duly.store.snapshots import ReadsBySnapshot
-from duly.store.tenancy import KeepsTenants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from duly.clock import Clock
-    from duly.domain.audit import AuditEntry
-    from duly.domain.identity import ScheduleId
+    from duly.domain.audit import AuditEntry, Seal
+    from duly.domain.ids import ScheduleId
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.domain.sealing import Seal
-    from duly.store.execution import Finish
-    from duly.store.moving import Exported, Imported, ImportPromises
-    from duly.store.planning import (
+    from duly.store.ports.audit import AuditAfter, SealAudit, TrailPage
+    from duly.store.ports.execution import Finish
+    from duly.store.ports.maintenance import Finding, Migration, Prune, Pruned, SchemaStatus
+    from duly.store.ports.operations import OrderWorker, QuarantinedHost
+    from duly.store.ports.schedules import (
         AddedRun,
         AddRuns,
         CancelDelayed,
@@ -77,13 +98,10 @@ if TYPE_CHECKING:
         Stale,
         Transaction,
     )
+    from duly.store.ports.transfer import Exported, Imported, ImportPromises
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Look, Work
-    from duly.store.schema import Finding, Migration, SchemaStatus
-    from duly.store.sealing import SealAudit
     from duly.store.snapshots import Snapshot
-    from duly.store.standing import OrderWorker, QuarantinedHost
-    from duly.store.trailing import AuditAfter, TrailPage
 
 SHARDS_DEFAULT = 32
 SHARDS_MAX = 4096
@@ -235,7 +253,7 @@ class PostgresStore(
         """Lend a connection: all that is done with it commits together, or not at all."""
         return lent(self._connections, limit_us)
 
-    def finish_within(self, within: object, worker: port.MemberId, finish: Finish) -> None:
+    def finish_within(self, within: object, worker: MemberId, finish: Finish) -> None:
         """End an attempt as the last word of a transaction that was lent."""
         if not isinstance(within, PostgresTransaction):
             raise not_lent(within)
@@ -244,13 +262,13 @@ class PostgresStore(
 
     # Dispatch
 
-    def wakeups(self, kind: port.MemberKind = port.MemberKind.DISPATCHER) -> port.Wakeups:
+    def wakeups(self, kind: MemberKind = MemberKind.DISPATCHER) -> Wakeups:
         """Return a new place to wait at, which hears the bell of every process."""
         return PostgresWakeups(self._connections, kind)
 
-    def join(self, command: port.Join) -> tuple[port.MemberId, int]:
+    def join(self, command: Join) -> tuple[MemberId, int]:
         """Register a member under a fresh id; return it with the store's now."""
-        if command.kind is port.MemberKind.WORKER:
+        if command.kind is MemberKind.WORKER:
             self._connections.offers.expect(command.slots, command.queues)
         with self._dispatching() as session:
             member, now = leases.join(session, command)
@@ -258,7 +276,7 @@ class PostgresStore(
         self._connections.plans_ahead.begin(crowds.asked_of(command, at_once))
         return member, now
 
-    def renew(self, command: port.Renew) -> port.Renewal:
+    def renew(self, command: Renew) -> Renewal:
         """Extend a membership that still holds."""
         with self._dispatching() as session:
             renewal, program_min = leases.renew(session, command)
@@ -268,34 +286,32 @@ class PostgresStore(
         self._connections.plans_ahead.refresh()
         return renewal
 
-    def leave(self, member: port.MemberId) -> None:
+    def leave(self, member: MemberId) -> None:
         """End a membership and give up its leases."""
         with self._dispatch_work() as work:
             leases.leave(work, member)
 
-    def acquire_leases(
-        self, member: port.MemberId, wanted: Sequence[port.LeaseKey]
-    ) -> list[port.Lease]:
+    def acquire_leases(self, member: MemberId, wanted: Sequence[LeaseKey]) -> list[Lease]:
         """Take those leases that nobody alive owns."""
         with self._dispatch_work() as work:
             return leases.acquire_leases(work, member, wanted)
 
-    def release_leases(self, fence: port.Fence) -> None:
+    def release_leases(self, fence: Fence) -> None:
         """Give up leases that are still ours."""
         with self._dispatch_work() as work:
             leases.release_leases(work, fence)
 
-    def load_timers(self, command: port.LoadTimers) -> port.LoadedTimers:
+    def load_timers(self, command: LoadTimers) -> LoadedTimers:
         """Read timers in order of due."""
         with self._dispatching() as session:
             return loading.load_timers(session, command)
 
-    def start_of_arrivals(self) -> port.ArrivalsCursor:
+    def start_of_arrivals(self) -> ArrivalsCursor:
         """Return a cursor at the present end of the arrivals feed."""
         with self._dispatching() as session:
             return loading.start_of_arrivals(session)
 
-    def read_arrivals(self, cursor: port.ArrivalsCursor, shards: Sequence[int]) -> port.Arrivals:
+    def read_arrivals(self, cursor: ArrivalsCursor, shards: Sequence[int]) -> Arrivals:
         """Read timers announced since the cursor, as they are now."""
         with self._dispatching() as session:
             return loading.read_arrivals(session, cursor, shards)
@@ -307,11 +323,11 @@ class PostgresStore(
         with self._dispatching() as session:
             return loading.read_definitions(session, keys)
 
-    def fire_timers(self, command: port.FireTimers) -> port.Fired:
+    def fire_timers(self, command: FireTimers) -> Fired:
         """Make the runs, queue them, advance the timers: each in one transaction."""
         return firing.fire_timers(self._connections, command)
 
-    def begin_fire(self, command: port.FireTimers) -> Callable[[], port.Fired] | None:
+    def begin_fire(self, command: FireTimers) -> Callable[[], Fired] | None:
         """Begin to fire a crowd, of which workers next door do a part."""
         return firing.begin_fire(self._connections, command)
 
@@ -320,13 +336,13 @@ class PostgresStore(
         return gates.open_gates(self._connections, limit)
 
     def load_owed(
-        self, shards: Sequence[int], limit: int, after: port.OwedRecord | None = None
-    ) -> list[port.OwedRecord]:
+        self, shards: Sequence[int], limit: int, after: OwedRecord | None = None
+    ) -> list[OwedRecord]:
         """Read ranges of schedules that still run, oldest first."""
         with self._dispatch_look() as look:
             return owed.load_owed(look, shards, limit, after)
 
-    def drain_owed(self, command: port.DrainOwed) -> port.FireResult:
+    def drain_owed(self, command: DrainOwed) -> FireResult:
         """Apply a settlement of a range under the catch-up lease."""
         with self._dispatch_work() as work:
             return owed.drain_owed(work, command)
@@ -341,7 +357,7 @@ class PostgresStore(
         with self._dispatching() as session:
             return leases.note_tzdata(session, release)
 
-    def prune(self, command: port.Prune) -> port.Pruned:
+    def prune(self, command: Prune) -> Pruned:
         """Remove history past its retention."""
         with self._dispatch_work() as work:
             pruned = retention.prune(work, command)
@@ -379,7 +395,7 @@ class PostgresStore(
 
     # Standing
 
-    def order_worker(self, command: OrderWorker) -> port.Member:
+    def order_worker(self, command: OrderWorker) -> Member:
         """Take a worker out of service, or back into it."""
         with self._connections.write() as work:
             return standing.order_worker(work, command)

@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.effects import seen_by
-from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
-from duly.domain.run_vitals import DefinitionRecord
-from duly.domain.scope import Scope
+from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
+from duly.domain.verification import Scope
+from duly.domain.vitals import DefinitionRecord
 from duly.store import records
+from duly.store.ports.queries import EFFECTS_MAX, Evidence, Findings
 from duly.store.postgres import rows, scopes, trace
 from duly.store.postgres.arrays import Int8s, Uuids
 from duly.store.postgres.effects import EFFECT, LEDGER
 from duly.store.postgres.reading import recorded
 from duly.store.postgres.searching import READ_RUNS
 from duly.store.rulings import unrecorded
-from duly.store.surveys import EFFECTS_MAX, Evidence, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.domain.runs import OccurrenceVerdict, RunRecord
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.effects import VerdictRecord
+    from duly.store.ports.effects import VerdictRecord
+    from duly.store.ports.queries import Judged
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import Session
-    from duly.store.surveys import Judged
 
 BY_IDS = f"{rows.SCHEDULE} WHERE s.id = ANY($1::uuid[])"
 JUDGE_MANY = """

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.attempts import (
+from duly.domain.enums import AttemptState
+from duly.domain.ids import RunId
+from duly.domain.runs import (
     AttemptRecord,
     LateWord,
     LineRecord,
@@ -13,8 +15,6 @@ from duly.domain.attempts import (
     ProgressRecord,
     stored_policy,
 )
-from duly.domain.identity import RunId
-from duly.domain.literals import AttemptState
 from duly.store.postgres.arrays import Uuids
 from duly.store.postgres.filtering import PostgresWhere
 from duly.store.postgres.session import uid
@@ -32,8 +32,8 @@ from duly.store.work_rulings import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from duly.store.ports.queries import AttemptFilter
     from duly.store.postgres.work import Look
-    from duly.store.searching import AttemptFilter
 
 _TOLD = """{0}.claimed_at, {0}.started_at, {0}.cancel_asked_at, {0}.progress_done,
     {0}.progress_total, {0}.progress_note, {0}.progress_at, {0}.effects_at"""

@@ -10,8 +10,7 @@ from duly.store.postgres.arrays import OptionalUuids, Texts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor
-    from duly.store.auditing import Subject
+    from duly.domain.audit import Actor, Subject
     from duly.store.postgres.work import Work
 
 INSERT_ENTRIES = """

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.store import records
+from duly.store.ports.audit import NEWEST_LOOKED_AT, AuditAfter, TrailPage, decided_page
 from duly.store.postgres import rows
-from duly.store.trailing import NEWEST_LOOKED_AT, AuditAfter, TrailPage, decided_page
 
 if TYPE_CHECKING:
     from duly.domain.audit import AuditEntry

@@ -17,8 +17,14 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from duly.errors import UsageError
-from duly.store.joinable import Lent
-from duly.store.lending import Loan, another_store, mistake, parameter_values, refused
+from duly.store.caller_transactions import (
+    Lent,
+    Loan,
+    another_store,
+    mistake,
+    parameter_values,
+    refused,
+)
 from duly.store.postgres.savepoints import savepoint
 from duly.store.postgres.session import BoundedConnection, ConnectionSession, as_query
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
     from psycopg._queries import PostgresQuery
 
-    from duly.store.planning import Parameters
+    from duly.store.ports.schedules import Parameters
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.work import Work
 

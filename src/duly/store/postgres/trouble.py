@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
 from duly.store.alert_rulings import read_stalled, read_tried, stamp
-from duly.store.alerting import TRIED_MIN, NewlyDead, Trouble
+from duly.store.ports.alerts import TRIED_MIN, NewlyDead, Trouble
 from duly.store.postgres.session import one, uid
 
 if TYPE_CHECKING:
-    from duly.store.alerting import FindTrouble
+    from duly.store.ports.alerts import FindTrouble
     from duly.store.postgres.work import Look
 
 # As many claims as workers have slots; only those of tasks that say how long they may stand still.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.store.auditing import Subject, entry_row
-from duly.store.planning import NEAR_US
+from duly.store.auditing import entry_row
+from duly.store.ports.schedules import NEAR_US
 from duly.store.postgres.arrays import Int4s, Uuids
 from duly.store.postgres.session import as_values, one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor
-    from duly.store.dispatch import TimerKind
+    from duly.domain.audit import Actor, Subject
+    from duly.store.ports.dispatch import TimerKind
     from duly.store.postgres.session import Session
 
 READ_NOW = "SELECT duly.now_us()"

@@ -32,18 +32,15 @@ from duly.store.work_rulings import lost_lease
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from duly.domain.attempts import TaskPolicy
     from duly.domain.audit import Actor
-    from duly.domain.backfilling import Slot
+    from duly.domain.backfill import Slot
     from duly.domain.effects import EffectRecord
-    from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
-    from duly.domain.owners import GoneRecord
-    from duly.domain.quotas import Quota, QuotaKey
-    from duly.domain.runs import RunRecord
-    from duly.domain.scope import Scope
-    from duly.store.admission import Admitted, BreakerRecord, PlaceRecord, Request, SetLimit
-    from duly.store.backfilling import (
+    from duly.domain.quotas import GoneRecord, Quota, QuotaKey
+    from duly.domain.runs import RunRecord, TaskPolicy
+    from duly.domain.verification import Scope
+    from duly.store.ports.backfill import (
         BackfillRecord,
         ChangeBackfill,
         CreateBackfill,
@@ -51,8 +48,8 @@ if TYPE_CHECKING:
         StepBackfill,
         Stepped,
     )
-    from duly.store.dispatch import MemberId
-    from duly.store.effects import (
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.effects import (
         AddVerdict,
         BeginEffect,
         Begun,
@@ -64,7 +61,7 @@ if TYPE_CHECKING:
         TaskOrder,
         VerdictRecord,
     )
-    from duly.store.execution import (
+    from duly.store.ports.execution import (
         Beat,
         Beaten,
         Claimed,
@@ -76,10 +73,17 @@ if TYPE_CHECKING:
         SaveCheckpoint,
         SettleLost,
     )
-    from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
-    from duly.store.owners import MarkOwner
+    from duly.store.ports.limits import Admitted, BreakerRecord, PlaceRecord, Request, SetLimit
+    from duly.store.ports.operations import (
+        CancelRun,
+        EditRun,
+        MarkOwner,
+        Ordered,
+        OrderRuns,
+        QueueRecord,
+        SetQuotas,
+    )
     from duly.store.postgres.connection import Connections
-    from duly.store.quotas import SetQuotas
 
 # Programs say the same at every start: what has not changed is not written.
 REGISTER_POLICIES = """

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.admission import Books
-from duly.domain.attempts import Reason, Tries
-from duly.domain.concluding import not_begun
-from duly.domain.identity import RunId, shard_of
-from duly.domain.limits import cap_gate
-from duly.domain.literals import Lane
-from duly.domain.rates import Pace
+from duly.domain.enums import Lane
+from duly.domain.ids import RunId, shard_of
+from duly.domain.limits import Pace, cap_gate
+from duly.domain.outcomes import not_begun
+from duly.domain.runs import Reason, Tries
 from duly.store.admission import Admission, AskingClaim
-from duly.store.execution import Finish, Hold
 from duly.store.gathering import LANE_OFFSETS
+from duly.store.ports.execution import Finish, Hold
 from duly.store.sqlite.finishing import TAKE_CLAIM
 from duly.store.sqlite.gates import NEXT_NUMBER, STAND
 from duly.store.sqlite.limiting import (
@@ -35,10 +34,9 @@ from duly.store.work_rulings import put_off_tries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from duly.domain.admission import Verdict
-    from duly.domain.breakers import Breaker
+    from duly.domain.admission import Breaker, Verdict
     from duly.domain.limits import Limits
-    from duly.store.dispatch import MemberId
+    from duly.store.ports.dispatch import MemberId
     from duly.store.records import Row
     from duly.store.sqlite.work import Work
 

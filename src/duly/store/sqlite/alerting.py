@@ -6,8 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from duly.domain.alert_delivery import WAIT_MAX_US, DeliveryState
-from duly.domain.alerting import Step
+from duly.domain.alerts import WAIT_MAX_US, DeliveryState, Step
 from duly.store.alert_rulings import (
     ALERT_COLUMNS,
     AUDITED,
@@ -34,7 +33,8 @@ from duly.store.alert_rulings import (
     undelivered_subject,
     watch_refused,
 )
-from duly.store.alerting import (
+from duly.store.filters import alerts_where
+from duly.store.ports.alerts import (
     ALERTS_KEPT_US,
     LISTED_MAX,
     DueDeliveries,
@@ -42,7 +42,6 @@ from duly.store.alerting import (
     Watch,
     Watched,
 )
-from duly.store.filters import alerts_where
 from duly.store.rulings import is_current
 from duly.store.sqlite.filtering import SqliteWhere
 from duly.store.sqlite.rows import one
@@ -52,9 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from contextlib import AbstractContextManager
 
-    from duly.domain.alert_delivery import DeliveryRecord
-    from duly.domain.alerting import AlertId, AlertRecord, Change
-    from duly.store.alerting import (
+    from duly.domain.alerts import AlertId, AlertRecord, Change, DeliveryRecord
+    from duly.store.ports.alerts import (
         AcknowledgeAlert,
         AlertFilter,
         ApplyAlerts,

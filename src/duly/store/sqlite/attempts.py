@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.attempts import (
+from duly.domain.enums import AttemptState
+from duly.domain.ids import RunId
+from duly.domain.runs import (
     AttemptRecord,
     LateWord,
     LineRecord,
@@ -13,8 +15,6 @@ from duly.domain.attempts import (
     ProgressRecord,
     stored_policy,
 )
-from duly.domain.identity import RunId
-from duly.domain.literals import AttemptState
 from duly.store.records import progress_of
 from duly.store.sqlite import rows
 from duly.store.sqlite.work import counted

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Tries
-from duly.domain.backfilling import SlotClass, classify
-from duly.domain.identity import RunId
-from duly.domain.literals import Lane, Origin, RunState
-from duly.domain.overlapping import Coming
+from duly.domain.backfill import SlotClass, classify
+from duly.domain.enums import Lane, Origin, RunState
+from duly.domain.ids import RunId
+from duly.domain.policies import Coming
+from duly.domain.runs import Tries
 from duly.store.backfill_rows import backfill_record, backfill_row, run_ids_from
 from duly.store.backfill_rulings import root_of
 from duly.store.backfill_work import BackfillWork
-from duly.store.backfilling import SlotState
 from duly.store.gathering import LANE_OFFSETS, RunBefore
+from duly.store.ports.backfill import SlotState
 from duly.store.sqlite import rows
 from duly.store.sqlite.gates import SqliteGates
 from duly.store.sqlite.leases import held_shards
@@ -27,15 +27,13 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from duly.domain.audit import Actor
-    from duly.domain.backfill_steps import Planned
-    from duly.domain.backfilling import Slot
-    from duly.domain.identity import BackfillId, ScheduleId
+    from duly.domain.audit import Actor, Subject
+    from duly.domain.backfill import Planned, Slot
+    from duly.domain.ids import BackfillId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.auditing import Subject
-    from duly.store.backfilling import BackfillRecord
-    from duly.store.dispatch import Fence
     from duly.store.gates import Arrival
+    from duly.store.ports.backfill import BackfillRecord
+    from duly.store.ports.dispatch import Fence
     from duly.store.sqlite.work import Work
 
 BACKFILL = """

@@ -11,13 +11,14 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from duly.domain.attempts import TIMEOUT_DEFAULT_US, Tries
-from duly.domain.literals import Lane, RunState
-from duly.domain.sharing import begin_behind
+from duly.domain.admission import begin_behind
+from duly.domain.enums import Lane, RunState
+from duly.domain.runs import TIMEOUT_DEFAULT_US, Tries
 from duly.store import records
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import EFFECTS_SCHEMA, restricted_subject, unsafe_among
-from duly.store.execution import (
+from duly.store.ports.dispatch import Standing
+from duly.store.ports.execution import (
     Beat,
     Beaten,
     Claimed,
@@ -27,7 +28,6 @@ from duly.store.execution import (
     Stop,
     StopKind,
 )
-from duly.store.leases import Standing
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import may_claim
 from duly.store.sqlite.schema import RAISE_PROGRAM_MIN
@@ -37,9 +37,8 @@ from duly.store.work_rulings import claimed_tries, sharing_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from duly.domain.attempts import TaskPolicy
-    from duly.domain.runs import RunRecord
-    from duly.store.dispatch import MemberId
+    from duly.domain.runs import RunRecord, TaskPolicy
+    from duly.store.ports.dispatch import MemberId
     from duly.store.records import Row
     from duly.store.sqlite.work import Look, Work
 
@@ -222,7 +221,7 @@ class _Claiming:
         return found
 
     def shares(self) -> list[Row]:
-        """Take from each tenant's line in turn, as `domain/sharing.py` says."""
+        """Take from each tenant's line in turn, as `domain/admission.py` says."""
         found: list[Row] = []
         for priority in _ring(self._priority_from, self._sharing.first, _NO_PRIORITY):
             found += self._shares_of(priority)

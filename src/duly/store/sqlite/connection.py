@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from duly.clock import Clock
-    from duly.store.schema import Migration
+    from duly.store.ports.maintenance import Migration
 
 BUSY_TIMEOUT_US = 5 * SECOND_US
 READERS_MAX = 8

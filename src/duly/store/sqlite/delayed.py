@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Tries
 from duly.domain.audit import delayed_facts
-from duly.domain.identity import shard_of
-from duly.domain.literals import RunState
-from duly.domain.overlapping import Coming
-from duly.domain.runs import DelayedRecord, RunRecord
+from duly.domain.enums import RunState
+from duly.domain.ids import shard_of
+from duly.domain.policies import Coming
+from duly.domain.runs import DelayedRecord, RunRecord, Tries
 from duly.store import records
 from duly.store.adding import Adding, Known, delayed_row, roots_of
 from duly.store.auditing import delayed_subject
@@ -28,11 +27,10 @@ from duly.store.sqlite.settlements import SET_ROOT, write_runs
 if TYPE_CHECKING:
     import apsw
 
-    from duly.domain.audit import Actor
-    from duly.domain.identity import RunId, ScheduleId
-    from duly.store.auditing import Subject
+    from duly.domain.audit import Actor, Subject
+    from duly.domain.ids import RunId, ScheduleId
     from duly.store.gates import Arrival
-    from duly.store.planning import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
+    from duly.store.ports.schedules import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
     from duly.store.runs_alike import RunsAlike
     from duly.store.sqlite.work import Work
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.advice import Choice
-from duly.domain.attempts import Reason, Tries
-from duly.domain.identity import RunId
-from duly.domain.literals import Finding, Lane, RunState
-from duly.domain.overlapping import Coming
+from duly.domain.effects import Choice
+from duly.domain.enums import Finding, Lane, RunState
+from duly.domain.ids import RunId
+from duly.domain.policies import Coming
+from duly.domain.runs import Reason, Tries
 from duly.store import records
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
@@ -23,9 +23,9 @@ from duly.store.effect_rulings import (
     task_subject,
     verdict_subject,
 )
-from duly.store.effects import FREE_TASK, DoubtRecord, TaskOrder, VerdictRecord
 from duly.store.gates import FREE, comer_again, in_the_way
 from duly.store.gathering import LANE_OFFSETS
+from duly.store.ports.effects import FREE_TASK, DoubtRecord, TaskOrder, VerdictRecord
 from duly.store.sqlite import rows
 from duly.store.sqlite.delayed import read_run
 from duly.store.sqlite.effects import settle_effects
@@ -37,8 +37,8 @@ from duly.store.work_rulings import retried_tries, unknown_run
 
 if TYPE_CHECKING:
     from duly.domain.runs import RunRecord
-    from duly.store.effects import AddVerdict, OrderTask, Rerun, SettleDoubt
     from duly.store.gates import Arrival
+    from duly.store.ports.effects import AddVerdict, OrderTask, Rerun, SettleDoubt
     from duly.store.records import Row
     from duly.store.sqlite.work import Look, Work
 

@@ -16,17 +16,17 @@ from duly.domain.effects import (
     seen_by,
     told,
 )
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
 from duly.store import records
-from duly.store.effects import Begun
+from duly.store.ports.effects import Begun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import apsw
 
-    from duly.store.effects import BeginEffect, EndEffect
-    from duly.store.execution import Hold
+    from duly.store.ports.effects import BeginEffect, EndEffect
+    from duly.store.ports.execution import Hold
     from duly.store.sqlite.work import Look, Work
 
 # A repair goes on with the ledger of the first run.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.concluding import Close
+from duly.domain.outcomes import Close
 from duly.store.auditing import SYSTEM, refused_subject
-from duly.store.execution import Finish, Finished, FinishResult
+from duly.store.ports.execution import Finish, Finished, FinishResult
 from duly.store.sqlite.batches import Among, Batch
 from duly.store.sqlite.places import CLAIM_COLUMNS, OUTCOME_COLUMNS, Claim, Moving, tenant_of
 from duly.store.work_rulings import said_result, said_state, taken_away
@@ -19,7 +19,7 @@ from duly.store.work_rulings import said_result, said_state, taken_away
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.store.dispatch import MemberId
+    from duly.store.ports.dispatch import MemberId
     from duly.store.records import Row
     from duly.store.sqlite.work import Work
 

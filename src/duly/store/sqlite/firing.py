@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import ScheduleId
-from duly.domain.literals import Lane, ScheduleStatus
+from duly.domain.enums import Lane, ScheduleStatus
+from duly.domain.ids import ScheduleId
 from duly.store.auditing import SYSTEM, changed_subject
-from duly.store.dispatch import (
+from duly.store.gates import NOBODY
+from duly.store.gathering import LANE_OFFSETS, Ground, ground_from, share_of
+from duly.store.ports.dispatch import (
     Fired,
     FireOnTime,
     FireResult,
     FireRetry,
     FireSchedule,
     FireTimers,
+    as_plain,
 )
-from duly.store.gates import NOBODY
-from duly.store.gathering import LANE_OFFSETS, Ground, ground_from, share_of
-from duly.store.plain_fires import as_plain
 from duly.store.sqlite.firing_many import fire_delayed, fire_on_time
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.planning import read_schedule
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.dispatch import Timer
+    from duly.store.ports.dispatch import Timer
     from duly.store.sqlite.work import Work
 
 # The first column is the place in the batch: what is missing from the answer is gone.

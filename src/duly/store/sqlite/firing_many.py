@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
-from duly.domain.literals import Lane, Origin
-from duly.store.dispatch import FireOnTime, Timer
+from duly.domain.enums import Lane, Origin
 from duly.store.gathering import LANE_OFFSETS
+from duly.store.ports.dispatch import FireOnTime, Timer
 from duly.store.sqlite.batches import ROWS_MAX, Among, Batch, chunks
 from duly.store.sqlite.rows import SHARE
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from duly.store.sqlite.settlements import SET_ROOT, write_runs
 
 if TYPE_CHECKING:
-    from duly.domain.checking import CheckRun
+    from duly.domain.verification import CheckRun
     from duly.store.sqlite.work import Work
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Tries
-from duly.domain.identity import RunId
+from duly.domain.enums import Lane, RunState
+from duly.domain.ids import RunId
 from duly.domain.limits import capped_place
-from duly.domain.literals import Lane, RunState
+from duly.domain.runs import Tries
 from duly.store.gates import OVERLAP, Gates
 from duly.store.gathering import LANE_OFFSETS, share_of
 from duly.store.sqlite.limiting import SqliteOpening, leave_limits, standing_places

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.clock import Clock
-    from duly.store.schema import Migration
+    from duly.store.ports.maintenance import Migration
 
 IN_MEMORY = ":memory:"
 TURN_WAIT_S = 5.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.identity import RunId
-from duly.domain.last_ends import LastEnd, LastEnds, LastError, unknown_through
+from duly.domain.ids import RunId
+from duly.domain.vitals import LastEnd, LastEnds, LastError, unknown_through
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.identity import ScheduleId
+    from duly.domain.ids import ScheduleId
     from duly.store.sqlite.work import Look
 
 PRUNED_THROUGH = "SELECT pruned_through FROM duly_schedule_state WHERE schedule_id = ?"

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
-from duly.store.auditing import SYSTEM, Subject
-from duly.store.dispatch import Fence, Join, Lease, LeaseKey, MemberId, Renew, Renewal
+from duly.domain.audit import Subject
+from duly.domain.enums import Lane
+from duly.store.auditing import SYSTEM
+from duly.store.ports.dispatch import Fence, Join, Lease, LeaseKey, MemberId, Renew, Renewal
 from duly.store.rulings import is_current
 from duly.store.sqlite.rows import IS_ALIVE, one
 

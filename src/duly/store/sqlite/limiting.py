@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.admission import falls_under
-from duly.domain.breakers import Breaker, reset_of
-from duly.domain.identity import RunId
+from duly.domain.admission import Breaker, falls_under, reset_of
+from duly.domain.ids import RunId
 from duly.domain.limits import (
     LimitKind,
     LimitRecord,
@@ -16,13 +15,12 @@ from duly.domain.limits import (
     cap_gate,
     capped_place,
     scope_of,
+    spread_turns,
     why_text,
 )
-from duly.domain.rates import spread_turns
 from duly.store.admission import (
     BREAKERS_KEPT_US,
     NOT_ADMITTED,
-    BreakerRecord,
     Opening,
     changed_limit_subject,
     changed_rates,
@@ -34,6 +32,7 @@ from duly.store.admission import (
     unknown_destination,
 )
 from duly.store.limit_rows import breaker_of, breaker_row, limit_record, limit_row
+from duly.store.ports.limits import BreakerRecord
 from duly.store.sqlite.rows import SHARE, one, pairs
 
 if TYPE_CHECKING:
@@ -42,9 +41,8 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.domain.audit import Actor
-    from duly.domain.limits import Limit
-    from duly.domain.rates import Rate
-    from duly.store.admission import PlaceRecord, SetLimit
+    from duly.domain.limits import Limit, Rate
+    from duly.store.ports.limits import PlaceRecord, SetLimit
     from duly.store.records import Row
     from duly.store.sqlite.work import Look, Work
 

@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from duly.store import records
-from duly.store.dispatch import Arrivals, ArrivalsCursor, LoadedTimers, LoadTimers, Timer
+from duly.store.ports.dispatch import Arrivals, ArrivalsCursor, LoadedTimers, LoadTimers, Timer
 from duly.store.sqlite.batches import Batch, chunks
 from duly.store.sqlite.rows import one
 from duly.store.sqlite.shard_lists import shard_list
@@ -19,7 +19,7 @@ from duly.store.sqlite.shard_lists import shard_list
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from duly.domain.identity import ScheduleId
+    from duly.domain.ids import ScheduleId
     from duly.domain.schedules import Definition
     from duly.store.sqlite.work import Look
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from duly.store.exporting import PAGED, Exporting, part_row
 from duly.store.importing import PROBLEMS, SHARED, Importing
-from duly.store.moving import IMPORTED, PAGE, Exported
+from duly.store.ports.transfer import IMPORTED, PAGE, Exported
 from duly.store.sqlite.rows import IS_ALIVE, one
 from duly.store.sqlite.work import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.store.auditing import Subject
-    from duly.store.dispatch import TimerKind
-    from duly.store.moving import ImportPromises, Part, PartRow, Value
+    from duly.domain.audit import Subject
+    from duly.store.ports.dispatch import TimerKind
+    from duly.store.ports.transfer import ImportPromises, Part, PartRow, Value
     from duly.store.sqlite.work import Look, Work
 
 _READ = {

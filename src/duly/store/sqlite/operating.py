@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import Reason
-from duly.domain.literals import RunState
-from duly.domain.overlapping import Coming
-from duly.store.auditing import Subject, edited_subject, ordered_subject
+from duly.domain.audit import Subject
+from duly.domain.enums import RunState
+from duly.domain.policies import Coming
+from duly.domain.runs import Reason
+from duly.store.auditing import edited_subject, ordered_subject
 from duly.store.gates import FREE, comer_again
 from duly.store.gathering import LANE_OFFSETS, share_of
-from duly.store.operating import Ordered, QueueRecord
-from duly.store.planning import CancelDelayed
+from duly.store.ports.operations import Ordered, QueueRecord
+from duly.store.ports.schedules import CancelDelayed
 from duly.store.records import queue_records
 from duly.store.sqlite.delayed import cancel_delayed, read_delayed, read_run
 from duly.store.sqlite.gates import SqliteGates, go_ahead
@@ -21,10 +22,10 @@ from duly.store.work_rulings import not_cancellable, not_dead, retried_tries, un
 
 if TYPE_CHECKING:
     from duly.domain.audit import Actor
-    from duly.domain.identity import RunId
+    from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
     from duly.store.gates import Arrival
-    from duly.store.operating import CancelRun, EditRun, OrderRuns
+    from duly.store.ports.operations import CancelRun, EditRun, OrderRuns
     from duly.store.sqlite.work import Look, Work
 
 # One that was never claimed lies where its run says, or where one did that knew of no tenants; any

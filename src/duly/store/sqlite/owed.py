@@ -6,9 +6,9 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
 from duly.store import records
-from duly.store.dispatch import DrainOwed, FireResult, OwedRecord
+from duly.store.ports.dispatch import DrainOwed, FireResult, OwedRecord
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.planning import SqliteChanging

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from duly.domain.attempts import Reason, Tries
-from duly.domain.concluding import BeInDoubt, Close, Die, Requeue, Wait
-from duly.domain.identity import RunId, shard_of
-from duly.domain.literals import Lane, RunState
+from duly.domain.enums import Lane, RunState
+from duly.domain.ids import RunId, shard_of
+from duly.domain.outcomes import BeInDoubt, Close, Die, Requeue, Wait
+from duly.domain.runs import Reason, Tries
 from duly.store.auditing import SYSTEM, dead_subject, doubt_subject
-from duly.store.execution import Hold
 from duly.store.gates import closed_state
 from duly.store.gathering import LANE_OFFSETS, share_of
+from duly.store.ports.execution import Hold
 from duly.store.retry_slots import take_slot
 from duly.store.sqlite.effects import forget_intentions
 from duly.store.sqlite.following import follow_up
@@ -30,8 +30,8 @@ from duly.store.sqlite.telling import add_lines, add_step
 from duly.store.work_rulings import Cancelled, ended_tries, next_place
 
 if TYPE_CHECKING:
-    from duly.domain.concluding import Conclusion
-    from duly.store.execution import Finish
+    from duly.domain.outcomes import Conclusion
+    from duly.store.ports.execution import Finish
     from duly.store.records import Row
     from duly.store.sqlite.work import Work
 

@@ -13,9 +13,9 @@ from duly.store.sqlite.settlements import Settlements
 if TYPE_CHECKING:
     import apsw
 
-    from duly.domain.identity import ScheduleId
+    from duly.domain.ids import ScheduleId
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
-    from duly.store.planning import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
+    from duly.store.ports.schedules import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
     from duly.store.sqlite.work import Work
 
 BY_ID = f"{rows.SCHEDULE} WHERE s.id = ?1 AND (?2 IS NULL OR s.tenant = ?2)"

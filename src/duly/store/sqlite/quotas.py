@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import ScheduleId, schedule_id
-from duly.domain.owners import GoneRecord, gone_record
-from duly.domain.quotas import GONE
+from duly.domain.ids import ScheduleId, schedule_id
+from duly.domain.quotas import GONE, GoneRecord, gone_record
 from duly.store.owners import GONE_END
 from duly.store.quotas import COUNTED_FROM_US, Counting, Setting, in_order, quota_record
 from duly.store.sqlite.rows import one
@@ -15,9 +14,8 @@ from duly.store.sqlite.rows import one
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor
+    from duly.domain.audit import Actor, Subject
     from duly.domain.quotas import Bound, Quota, QuotaKey
-    from duly.store.auditing import Subject
     from duly.store.sqlite.work import Look, Work
 
 QUOTA = "SELECT scope, tenant, counted, most, version, updated_at, updated_by FROM duly_quotas"

@@ -6,14 +6,15 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import RunId, ScheduleId, occurrence_run_id
-from duly.domain.literals import ScheduleStatus, SkipReason
-from duly.domain.run_times import RunSpan
+from duly.domain.enums import ScheduleStatus, SkipReason
+from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
 from duly.domain.runs import OccurrenceVerdict, VerdictKind
+from duly.domain.vitals import RunSpan
 from duly.store import records
 from duly.store.filters import audit_leads, audit_where, schedules_where
-from duly.store.leases import Standing
-from duly.store.reading import (
+from duly.store.ports.audit import decided_page
+from duly.store.ports.dispatch import Standing
+from duly.store.ports.queries import (
     FIRST_DELAYED,
     PAGE_MAX,
     AuditFilter,
@@ -32,23 +33,33 @@ from duly.store.sqlite.searching import SqliteSearch
 from duly.store.sqlite.shard_lists import shard_list
 from duly.store.sqlite.work import counted
 from duly.store.tenant_counts import count_tenant, count_tenants
-from duly.store.trailing import decided_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import AttemptRecord, LineRecord, ProgressRecord
     from duly.domain.audit import AuditEntry
-    from duly.domain.last_ends import LastEnds
-    from duly.domain.run_vitals import DefinitionRecord, RunVital, VitalsFilter
-    from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
+    from duly.domain.runs import (
+        AttemptRecord,
+        DelayedRecord,
+        LineRecord,
+        ProgressRecord,
+        RunRecord,
+        SkipRecord,
+    )
     from duly.domain.schedules import Definition, Owed, ScheduleRecord
-    from duly.store.dispatch import Member
+    from duly.domain.vitals import DefinitionRecord, LastEnds, RunVital, VitalsFilter
     from duly.store.filters import Value
-    from duly.store.reading import OpenCounts, TenantCounts
-    from duly.store.searching import AttemptFilter, AttemptPage, AuditPage, RunPage
+    from duly.store.ports.audit import AuditAfter, TrailPage
+    from duly.store.ports.dispatch import Member
+    from duly.store.ports.queries import (
+        AttemptFilter,
+        AttemptPage,
+        AuditPage,
+        OpenCounts,
+        RunPage,
+        TenantCounts,
+    )
     from duly.store.sqlite.work import Look
-    from duly.store.trailing import AuditAfter, TrailPage
 
 LAST_DELETED_BY_NAME = f"""{rows.SCHEDULE} WHERE s.tenant = ? AND s.name = ?
 ORDER BY s.updated_at DESC, s.id DESC LIMIT 1"""

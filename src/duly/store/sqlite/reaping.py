@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
 from duly.store.auditing import SYSTEM, declared_dead_subject, lost_subject
-from duly.store.execution import Finish, LossKind, LostClaim, LostClaims
+from duly.store.ports.execution import Finish, LossKind, LostClaim, LostClaims
 from duly.store.records import lost_claim
 from duly.store.sqlite import rows
 from duly.store.sqlite.finishing import TAKE_CLAIM
@@ -20,8 +20,8 @@ from duly.store.sqlite.work import counted
 from duly.store.work_rulings import WorkerLease
 
 if TYPE_CHECKING:
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import Loss, SettleLost
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import Loss, SettleLost
     from duly.store.records import Row
     from duly.store.sqlite.work import Look, Work
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane, ScheduleStatus
-from duly.store.dispatch import Prune, Pruned, PruneKind
+from duly.domain.enums import Lane, ScheduleStatus
+from duly.store.ports.maintenance import Prune, Pruned, PruneKind
 from duly.store.rulings import ARRIVALS_KEPT_US, OCCURRENCE_ORIGINS, WALK_MAX
 from duly.store.sqlite.access import forget_access
 from duly.store.sqlite.alerting import forget_alerts

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.domain.run_vitals import ERROR_END_MAX, DefinitionRecord
+from duly.domain.vitals import ERROR_END_MAX, DefinitionRecord
 from duly.store import records
 from duly.store.run_columns import RUN_VITALS
 
 if TYPE_CHECKING:
-    from duly.domain.identity import ScheduleId
-    from duly.domain.run_vitals import RunVital, VitalsFilter
+    from duly.domain.ids import ScheduleId
+    from duly.domain.vitals import RunVital, VitalsFilter
     from duly.store.sqlite.work import Look
 
 NEWEST = "SELECT id FROM duly_runs WHERE schedule_id = ? ORDER BY id DESC LIMIT ?"

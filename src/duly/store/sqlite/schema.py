@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
+from duly.domain.enums import Lane
 from duly.store import migrating
 from duly.store.migrating import Applied, applied_at, compare, compatible_with, read_migrations
 from duly.store.sqlite.rows import one
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.clock import Clock
-    from duly.store.schema import Migration, SchemaStatus
+    from duly.store.ports.maintenance import Migration, SchemaStatus
 
 HAS_SCHEMA = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'duly_migrations'"
 LIST_APPLIED = """

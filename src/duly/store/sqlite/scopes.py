@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.domain.scope import MISSING_SHOWN_MAX, Scope
+from duly.domain.verification import MISSING_SHOWN_MAX, Scope
 from duly.store.sqlite.effects import find_ledger
 from duly.store.sqlite.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.identity import RunId
-    from duly.domain.scope import ScopeReport
-    from duly.store.execution import Hold
+    from duly.domain.ids import RunId
+    from duly.domain.verification import ScopeReport
+    from duly.store.ports.execution import Hold
     from duly.store.sqlite.work import Look, Work
 
 EXPECT = """

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.literals import Lane
-from duly.domain.sealing import make_seal
+from duly.domain.audit import make_seal
+from duly.domain.enums import Lane
 from duly.store import records
-from duly.store.sealing import read_seal, seal_row
+from duly.store.ports.audit import read_seal, seal_row
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import held_shards
 
 if TYPE_CHECKING:
-    from duly.domain.audit import AuditEntry
-    from duly.domain.sealing import Seal
-    from duly.store.sealing import SealAudit
+    from duly.domain.audit import AuditEntry, Seal
+    from duly.store.ports.audit import SealAudit
     from duly.store.sqlite.work import Look, Work
 
 _SEAL = "SELECT number, after, through, format, entries, hash, sealed_at, sealed_by FROM duly_seals"

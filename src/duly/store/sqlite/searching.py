@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.store.reading import PAGE_MAX
+from duly.store.ports.queries import PAGE_MAX, Bounds, attempt_matches
 from duly.store.search_steps import Dialect, Search
-from duly.store.searching import Bounds, attempt_matches
 from duly.store.sqlite.attempts import list_attempts
 from duly.store.sqlite.delayed import read_run
 from duly.store.sqlite.filtering import SqliteWhere
@@ -16,12 +15,11 @@ from duly.store.walks import STRAY_MS, Marks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import AttemptRecord
-    from duly.domain.identity import RunId
-    from duly.domain.runs import RunRecord
+    from duly.domain.ids import RunId
+    from duly.domain.runs import AttemptRecord, RunRecord
     from duly.store.filters import Where
+    from duly.store.ports.queries import AttemptFilter
     from duly.store.records import Row
-    from duly.store.searching import AttemptFilter
     from duly.store.sqlite.work import Look
 
 # Each as the index says it, to the letter, or that would not be used.

@@ -6,7 +6,7 @@ import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from duly.domain.overlapping import Coming
+from duly.domain.policies import Coming
 from duly.store.gates import FREE
 from duly.store.gathering import LANE_OFFSETS, Gathering, share_of
 from duly.store.sqlite.gates import SqliteGates

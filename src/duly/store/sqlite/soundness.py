@@ -14,13 +14,13 @@ from duly.store.invariants import (
     Invariant,
     migration_findings,
 )
-from duly.store.schema import Finding
+from duly.store.ports.maintenance import Finding
 from duly.store.sqlite.schema import read_applied, read_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.store.schema import Migration
+    from duly.store.ports.maintenance import Migration
     from duly.store.sqlite.work import Look
 
 DAMAGED = "stop every program that uses it and restore a backup"

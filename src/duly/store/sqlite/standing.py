@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.store.dispatch import MemberKind
-from duly.store.sqlite import rows
-from duly.store.sqlite.reading import member_of
-from duly.store.sqlite.work import counted
-from duly.store.standing import (
+from duly.store.ports.dispatch import MemberKind
+from duly.store.ports.operations import (
     QuarantinedHost,
     is_known,
     ordered_worker_subject,
     require_orderable,
 )
+from duly.store.sqlite import rows
+from duly.store.sqlite.reading import member_of
+from duly.store.sqlite.work import counted
 
 if TYPE_CHECKING:
-    from duly.store.dispatch import Member
+    from duly.store.ports.dispatch import Member
+    from duly.store.ports.operations import OrderWorker
     from duly.store.sqlite.work import Look, Work
-    from duly.store.standing import OrderWorker
 
 BY_ID = f"{rows.MEMBER} WHERE id = ?3"
 IS_ALIVE = f"SELECT 1 FROM duly_members WHERE id = ?3 AND {rows.IS_ALIVE}"  # noqa: S608 - ours

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from duly.clock import SystemClock
 from duly.errors import UsageError
-from duly.store.dispatch import MemberKind
+from duly.store.caller_transactions import not_lent
 from duly.store.gates import OPENED_MAX
 from duly.store.importing import tried
-from duly.store.joinable import not_lent
 from duly.store.migrating import refuse_untimely
+from duly.store.ports.dispatch import MemberKind
 from duly.store.snapshots import ReadsBySnapshot
 from duly.store.sqlite import (
     delayed,
@@ -46,15 +46,35 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from duly.clock import Clock
-    from duly.domain.audit import AuditEntry
-    from duly.domain.identity import ScheduleId
+    from duly.domain.audit import AuditEntry, Seal
+    from duly.domain.ids import ScheduleId
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.domain.sealing import Seal
-    from duly.store import dispatch as port
-    from duly.store.execution import Finish
-    from duly.store.moving import Exported, Imported, ImportPromises
-    from duly.store.planning import (
+    from duly.store.ports.audit import AuditAfter, SealAudit, TrailPage
+    from duly.store.ports.dispatch import (
+        Arrivals,
+        ArrivalsCursor,
+        DrainOwed,
+        Fence,
+        Fired,
+        FireResult,
+        FireTimers,
+        Join,
+        Lease,
+        LeaseKey,
+        LoadedTimers,
+        LoadTimers,
+        Member,
+        MemberId,
+        OwedRecord,
+        Renew,
+        Renewal,
+        Wakeups,
+    )
+    from duly.store.ports.execution import Finish
+    from duly.store.ports.maintenance import Finding, Migration, Prune, Pruned, SchemaStatus
+    from duly.store.ports.operations import OrderWorker, QuarantinedHost
+    from duly.store.ports.schedules import (
         AddedRun,
         AddRuns,
         CancelDelayed,
@@ -65,12 +85,9 @@ if TYPE_CHECKING:
         Stale,
         Transaction,
     )
-    from duly.store.schema import Finding, Migration, SchemaStatus
-    from duly.store.sealing import SealAudit
+    from duly.store.ports.transfer import Exported, Imported, ImportPromises
     from duly.store.snapshots import Snapshot
     from duly.store.sqlite.work import Look, Work
-    from duly.store.standing import OrderWorker, QuarantinedHost
-    from duly.store.trailing import AuditAfter, TrailPage
 
 SHARDS_DEFAULT = 8
 INSERT_TASK = "INSERT INTO duly_tasks (name) VALUES (?) ON CONFLICT DO NOTHING"
@@ -166,7 +183,7 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
         """Lend a connection: all that is done with it commits together, or not at all."""
         return lent(self._connections, limit_us)
 
-    def finish_within(self, within: object, worker: port.MemberId, finish: Finish) -> None:
+    def finish_within(self, within: object, worker: MemberId, finish: Finish) -> None:
         """End an attempt as the last word of a transaction that was lent."""
         if not isinstance(within, SqliteTransaction):
             raise not_lent(within)
@@ -175,48 +192,46 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
 
     # Dispatch
 
-    def wakeups(self, kind: port.MemberKind = MemberKind.DISPATCHER) -> port.Wakeups:
+    def wakeups(self, kind: MemberKind = MemberKind.DISPATCHER) -> Wakeups:
         """Return a new place to wait at, known by an address on this host."""
         return UdpWakeups()
 
-    def join(self, command: port.Join) -> tuple[port.MemberId, int]:
+    def join(self, command: Join) -> tuple[MemberId, int]:
         """Register a member under a fresh id; return it with the store's now."""
         with self._connections.write() as work:
             return leases.join(work, command), work.now
 
-    def renew(self, command: port.Renew) -> port.Renewal:
+    def renew(self, command: Renew) -> Renewal:
         """Extend a membership that still holds."""
         with self._connections.write() as work:
             return leases.renew(work, command)
 
-    def leave(self, member: port.MemberId) -> None:
+    def leave(self, member: MemberId) -> None:
         """End a membership and give up its leases."""
         with self._connections.write() as work:
             leases.leave(work, member)
 
-    def acquire_leases(
-        self, member: port.MemberId, wanted: Sequence[port.LeaseKey]
-    ) -> list[port.Lease]:
+    def acquire_leases(self, member: MemberId, wanted: Sequence[LeaseKey]) -> list[Lease]:
         """Take those leases that nobody alive owns."""
         with self._connections.write() as work:
             return leases.acquire_leases(work, member, wanted)
 
-    def release_leases(self, fence: port.Fence) -> None:
+    def release_leases(self, fence: Fence) -> None:
         """Give up leases that are still ours."""
         with self._connections.write() as work:
             leases.release_leases(work, fence)
 
-    def load_timers(self, command: port.LoadTimers) -> port.LoadedTimers:
+    def load_timers(self, command: LoadTimers) -> LoadedTimers:
         """Read timers in order of due."""
         with self._connections.read() as look:
             return loading.load_timers(look, command)
 
-    def start_of_arrivals(self) -> port.ArrivalsCursor:
+    def start_of_arrivals(self) -> ArrivalsCursor:
         """Return a cursor at the present end of the arrivals feed."""
         with self._connections.read() as look:
             return loading.start_of_arrivals(look)
 
-    def read_arrivals(self, cursor: port.ArrivalsCursor, shards: Sequence[int]) -> port.Arrivals:
+    def read_arrivals(self, cursor: ArrivalsCursor, shards: Sequence[int]) -> Arrivals:
         """Read timers announced since the cursor, as they are now."""
         with self._connections.read() as look:
             return loading.read_arrivals(look, cursor, shards)
@@ -228,7 +243,7 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
         with self._connections.read() as look:
             return loading.read_definitions(look, keys)
 
-    def fire_timers(self, command: port.FireTimers) -> port.Fired:
+    def fire_timers(self, command: FireTimers) -> Fired:
         """Make the runs, queue them, advance the timers: all in one transaction."""
         batch = firing.Batch(command)
         try:
@@ -244,13 +259,13 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
             return gates.open_gates(work, None, limit)
 
     def load_owed(
-        self, shards: Sequence[int], limit: int, after: port.OwedRecord | None = None
-    ) -> list[port.OwedRecord]:
+        self, shards: Sequence[int], limit: int, after: OwedRecord | None = None
+    ) -> list[OwedRecord]:
         """Read ranges of schedules that still run, oldest first."""
         with self._connections.read() as look:
             return owed.load_owed(look, shards, limit, after)
 
-    def drain_owed(self, command: port.DrainOwed) -> port.FireResult:
+    def drain_owed(self, command: DrainOwed) -> FireResult:
         """Apply a settlement of a range under the catch-up lease."""
         with self._connections.write() as work:
             return owed.drain_owed(work, command)
@@ -265,7 +280,7 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
         with self._connections.write() as work:
             return leases.note_tzdata(work, release)
 
-    def prune(self, command: port.Prune) -> port.Pruned:
+    def prune(self, command: Prune) -> Pruned:
         """Remove history past its retention."""
         with self._connections.write() as work:
             return retention.prune(work, command)
@@ -305,7 +320,7 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
 
     # Standing
 
-    def order_worker(self, command: OrderWorker) -> port.Member:
+    def order_worker(self, command: OrderWorker) -> Member:
         """Take a worker out of service, or back into it."""
         with self._connections.write() as work:
             return standing.order_worker(work, command)

@@ -5,24 +5,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from duly.domain.identity import RunId
+from duly.domain.ids import RunId
+from duly.store.ports.queries import EFFECTS_MAX, Evidence, Findings
 from duly.store.sqlite import attempts, doubts, effects, run_vitals, scopes, telling
 from duly.store.sqlite.delayed import read_run
 from duly.store.sqlite.planning import read_schedule
 from duly.store.sqlite.reading import SqliteReading
-from duly.store.surveys import EFFECTS_MAX, Evidence, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from duly.domain.identity import ScheduleId
-    from duly.domain.run_vitals import DefinitionRecord
+    from duly.domain.ids import ScheduleId
     from duly.domain.runs import OccurrenceVerdict, RunRecord
     from duly.domain.schedules import ScheduleRecord
+    from duly.domain.vitals import DefinitionRecord
+    from duly.store.ports.queries import Judged
     from duly.store.records import Row
     from duly.store.sqlite.work import Look
-    from duly.store.surveys import Judged
 
 
 class SqliteSurveys(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.attempts import LINES_PER_ATTEMPT_MAX
+from duly.domain.runs import LINES_PER_ATTEMPT_MAX
 from duly.store.sqlite.rows import one
 from duly.store.sqlite.scopes import write_scope
 from duly.store.work_rulings import new_lines
@@ -12,10 +12,10 @@ from duly.store.work_rulings import new_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.attempts import Progress
-    from duly.domain.identity import RunId
-    from duly.store.dispatch import MemberId
-    from duly.store.execution import Finish, Hold, Report, SaveCheckpoint
+    from duly.domain.ids import RunId
+    from duly.domain.runs import Progress
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.execution import Finish, Hold, Report, SaveCheckpoint
     from duly.store.sqlite.work import Look, Work
 
 READ_CLAIM = "SELECT lines FROM duly_claims WHERE run_id = ? AND fence = ? AND worker = ?"

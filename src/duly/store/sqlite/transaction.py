@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 import apsw
 
 from duly.errors import UsageError
-from duly.store.joinable import Lent
-from duly.store.lending import Loan, another_store, mistake, parameter_values, refused
+from duly.store.caller_transactions import (
+    Lent,
+    Loan,
+    another_store,
+    mistake,
+    parameter_values,
+    refused,
+)
 from duly.store.wakeups import wake_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duly.store.planning import Parameters
+    from duly.store.ports.schedules import Parameters
     from duly.store.sqlite.connection import Connections
     from duly.store.sqlite.work import Work
 

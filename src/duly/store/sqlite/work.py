@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duly.store.auditing import Subject, entry_row
-from duly.store.dispatch import MemberKind
-from duly.store.planning import NEAR_US
+from duly.store.auditing import entry_row
+from duly.store.ports.dispatch import MemberKind
+from duly.store.ports.schedules import NEAR_US
 from duly.store.sqlite.rows import one
 from duly.store.wakeups import SECOND_US
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.clock import Clock
-    from duly.domain.audit import Actor
-    from duly.store.dispatch import TimerKind
+    from duly.domain.audit import Actor, Subject
+    from duly.store.ports.dispatch import TimerKind
 
 LONG_WAIT_US = SECOND_US // 2
 HEARTBEAT_US = 3 * SECOND_US // 2

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from duly.domain.limits import LimitSource
-from duly.store.admission import Admitted
 from duly.store.owners import mark_back, mark_gone
+from duly.store.ports.limits import Admitted
 from duly.store.sqlite import (
     backfilling,
     claiming,
@@ -29,19 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from duly.domain.attempts import TaskPolicy
     from duly.domain.audit import Actor
-    from duly.domain.backfilling import Slot
+    from duly.domain.backfill import Slot
     from duly.domain.effects import EffectRecord
-    from duly.domain.identity import BackfillId, RunId, ScheduleId
+    from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
-    from duly.domain.owners import GoneRecord
-    from duly.domain.quotas import Quota, QuotaKey
-    from duly.domain.runs import RunRecord
-    from duly.domain.scope import Scope
-    from duly.store import admission as limits_port
-    from duly.store import execution as port
-    from duly.store.backfilling import (
+    from duly.domain.quotas import GoneRecord, Quota, QuotaKey
+    from duly.domain.runs import RunRecord, TaskPolicy
+    from duly.domain.verification import Scope
+    from duly.store.ports import execution as port
+    from duly.store.ports.backfill import (
         BackfillRecord,
         ChangeBackfill,
         CreateBackfill,
@@ -49,8 +46,8 @@ if TYPE_CHECKING:
         StepBackfill,
         Stepped,
     )
-    from duly.store.dispatch import MemberId
-    from duly.store.effects import (
+    from duly.store.ports.dispatch import MemberId
+    from duly.store.ports.effects import (
         AddVerdict,
         BeginEffect,
         Begun,
@@ -62,9 +59,16 @@ if TYPE_CHECKING:
         TaskOrder,
         VerdictRecord,
     )
-    from duly.store.operating import CancelRun, EditRun, Ordered, OrderRuns, QueueRecord
-    from duly.store.owners import MarkOwner
-    from duly.store.quotas import SetQuotas
+    from duly.store.ports.limits import BreakerRecord, PlaceRecord, Request, SetLimit
+    from duly.store.ports.operations import (
+        CancelRun,
+        EditRun,
+        MarkOwner,
+        Ordered,
+        OrderRuns,
+        QueueRecord,
+        SetQuotas,
+    )
     from duly.store.sqlite.work import Look, Work
 
 
@@ -213,7 +217,7 @@ class Working(ABC):
 
     # Limits
 
-    def admit(self, worker: MemberId, requests: Sequence[limits_port.Request]) -> Admitted:
+    def admit(self, worker: MemberId, requests: Sequence[Request]) -> Admitted:
         """Decide about claims that fall under limits."""
         with self._write() as work:
             return Admitted(work.now, SqliteAdmission(work).admit(worker, requests))
@@ -226,7 +230,7 @@ class Working(ABC):
             with self._write() as work:
                 limiting.declare_limits(work, new, actor)
 
-    def set_limit(self, command: limits_port.SetLimit) -> LimitRecord:
+    def set_limit(self, command: SetLimit) -> LimitRecord:
         """Limit something by a person's order."""
         with self._write() as work:
             return limiting.set_limit(work, command)
@@ -241,17 +245,17 @@ class Working(ABC):
         with self._read() as look:
             return limiting.list_limits(look)
 
-    def list_places(self) -> list[limits_port.PlaceRecord]:
+    def list_places(self) -> list[PlaceRecord]:
         """Return limits at which something is going on."""
         with self._read() as look:
             return limiting.list_places(look)
 
-    def list_breakers(self) -> list[limits_port.BreakerRecord]:
+    def list_breakers(self) -> list[BreakerRecord]:
         """Return what is known of destinations."""
         with self._read() as look:
             return limiting.list_breakers(look)
 
-    def reset_breaker(self, destination: str, actor: Actor) -> limits_port.BreakerRecord:
+    def reset_breaker(self, destination: str, actor: Actor) -> BreakerRecord:
         """Take a destination for well."""
         with self._write() as work:
             return limiting.reset_breaker(work, destination, actor)

@@ -10,7 +10,7 @@ import pytest
 
 import duly
 from duly.store.postgres import PostgresStore
-from duly.testing.seeded_draws import SeededDraws
+from duly.testing import SeededDraws
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_store_and_clock
 

@@ -11,7 +11,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from duly import Conflict, StoreUnavailable, UsageError, every
-from duly.store.joinable import Awaiting
+from duly.store.caller_transactions import Awaiting
 from duly.store.postgres import joining
 
 WAITS_FOR_A_LOCK = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"

@@ -10,7 +10,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from duly import Conflict, UsageError
-from duly.store.dispatch import MemberKind
+from duly.store.ports.dispatch import MemberKind
 from tests.store.postgres.turnstile import record_rings
 
 

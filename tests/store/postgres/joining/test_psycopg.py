@@ -16,9 +16,9 @@ from psycopg.rows import dict_row, tuple_row
 
 import duly
 from duly import Conflict, StoreUnavailable, UsageError, every
+from duly.store.ports.queries import AuditFilter
 from duly.store.postgres import PostgresStore, joining
 from duly.store.postgres.arrays import Int8s
-from duly.store.reading import AuditFilter
 from tests.client.conftest import fire
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "join-your-transaction.md"

@@ -23,7 +23,7 @@ from sqlalchemy.orm import (
 )
 
 from duly import Conflict, StoreUnavailable, UsageError
-from duly.store.dispatch import MemberKind
+from duly.store.ports.dispatch import MemberKind
 from tests.store.postgres.turnstile import record_rings
 
 

@@ -1,0 +1,323 @@
+"""Listen addresses, TLS, running the server in this process.
+
+It is granian's embedded one: one event loop, beside which requests are carried out in threads. A
+fleet runs several processes of this command behind a proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Protocol
+
+from duly.api.app import Api
+from duly.api.middleware import LOOPBACK, ApiSettings, read_proxies
+from duly.errors import UsageError, require_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from starlette.types import Receive, Scope, Send
+
+    from duly.app import App
+
+
+HOST_DEFAULT = "127.0.0.1"
+PORT_DEFAULT = 8420
+PORT_VARIABLE = "DULY_PORT"
+PORT_MAX = 65_535
+HOST_LENGTH_MAX = 253
+_LOCALHOST = "localhost"
+_PORTS = f"give 1 to {PORT_MAX}, or 0 for any free port"
+_TERMS = "give --tls-cert and --tls-key, or --behind-proxy for a proxy that brings TLS"
+
+
+def chosen_port(port: int | None) -> int:
+    """Return the port that is given, else that of $DULY_PORT, else the default."""
+    if port is not None:
+        return port
+    text = os.environ.get(PORT_VARIABLE) or str(PORT_DEFAULT)
+    if not (text.isascii() and text.isdecimal() and int(text[:6]) <= PORT_MAX):
+        raise UsageError(PORT_VARIABLE, text, "is not a port", _PORTS)
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """An address, and what protects what goes over it."""
+
+    host: str = HOST_DEFAULT
+    port: int = PORT_DEFAULT
+    """0: any free port, which `Serving.url` tells once it is bound."""
+    is_behind_proxy: bool = False
+    """Whether a proxy in front of it brings TLS."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    allow_hosts: tuple[str, ...] = ()
+    """Names besides its own by which it may be asked for."""
+    trust_proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies that say from where callers come."""
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == _LOCALHOST:
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether it brings TLS itself."""
+        return self.tls_cert is not None
+
+    @property
+    def url(self) -> str:
+        """Where it is found."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.has_tls else 'http'}://{host}:{self.port}"
+
+    def checked(self, *, has_token: bool) -> Listening:
+        """Return it if it is safe to listen like this; `has_token`: whether any token is live."""
+        require_text("host", self.host, HOST_LENGTH_MAX)
+        if not 0 <= self.port <= PORT_MAX:
+            raise UsageError("port", self.port, "is not a port", _PORTS)
+        if (self.tls_cert is None) != (self.tls_key is None):
+            field = "tls_key" if self.tls_key is None else "tls_cert"
+            raise UsageError(field, None, "is missing", "give --tls-cert and --tls-key together")
+        for field in ("tls_cert", "tls_key"):
+            path: Path | None = getattr(self, field)
+            if path is not None and not path.is_file():
+                raise UsageError(field, str(path), "is not a file", "give a PEM file")
+        read_proxies(self.trust_proxies)
+        if self.is_loopback:
+            return self
+        if not (self.has_tls or self.is_behind_proxy):
+            problem = "can be reached from other machines, and tokens would go over the wire"
+            raise UsageError("host", self.host, problem, _TERMS)
+        if not has_token:
+            problem = "can be reached from other machines, and nobody has a token yet"
+            remedy = "make one first: duly token create NAME --role admin"
+            raise UsageError("host", self.host, problem, remedy)
+        if self._is_every_address and not self.allow_hosts:
+            problem = "stands for every address, and says no name to be asked for"
+            raise UsageError("host", self.host, problem, "give --allow-host duly.example.com")
+        return self
+
+    def settings(self, settings: ApiSettings | None = None) -> ApiSettings:
+        """Return what the API is to allow when it is served like this."""
+        own = () if self._is_every_address else (self.host,)
+        names = (*LOOPBACK, *own, *self.allow_hosts)
+        hosts = tuple(dict.fromkeys(_bracketed(name.lower()) for name in names))
+        given = settings or ApiSettings()
+        return replace(
+            given,
+            hosts=hosts,
+            proxies=(*given.proxies, *read_proxies(self.trust_proxies)),
+            is_secure=self.has_tls or self.is_behind_proxy,
+        )
+
+    @property
+    def _is_every_address(self) -> bool:
+        try:
+            return ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+
+def _bracketed(name: str) -> str:
+    """Write an address of the sixth version as it stands in a URL."""
+    return f"[{name}]" if ":" in name and not name.startswith("[") else name
+
+
+STOP_SECONDS = 5
+"""How long requests may go on once it is to stop."""
+READY_SECONDS_MAX = 1.0
+"""How long a beginning may wait for what the first who ask would wait for."""
+TRIED_SECONDS = 0.02
+HEADER_MILLISECONDS = 10_000
+HEADERS_BYTES_MAX = 64 * 1024
+_LOGGER = logging.getLogger("duly.api")
+
+
+class Served(Protocol):
+    """What can be served: the API, or the console with the API in it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, as ASGI has it."""
+        ...
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something is carried out that nobody waits for any more."""
+        ...
+
+    def make_ready(self) -> None:
+        """Make what the first who ask would wait for: connections, pages. It may fail."""
+        ...
+
+    def end_streams(self) -> None:
+        """Let those go who follow: the server stops."""
+        ...
+
+
+class Serving:
+    """A server, from beginning to end."""
+
+    def __init__(
+        self,
+        app: App,
+        listening: Listening,
+        settings: ApiSettings | None = None,
+        *,
+        make: Callable[[App, ApiSettings], Served] = Api,
+    ) -> None:
+        self._listening = listening
+        self._api = make(app, listening.settings(settings))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_ready = asyncio.Event()
+        self._stopped = False
+        self.is_cut_short = False
+        """Whether it has stopped while requests were still being carried out."""
+
+    @property
+    def url(self) -> str:
+        """Where it is found; where any free port will do, known once it can be reached."""
+        return self._listening.url
+
+    def run(self, on_ready: Callable[[], None] | None = None) -> None:
+        """Serve until `stop` is called, from a signal handler or another thread."""
+        with _reserved(self._listening) as self._listening:
+            asyncio.run(self._serve(on_ready))
+        # Also of those who were told long ago that it took too long.
+        self.is_cut_short = self.is_cut_short or self._api.is_at_work
+
+    def stop(self) -> None:
+        """Have it stop; what is being carried out may be finished."""
+        self._stopped = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._end)
+
+    async def _serve(self, on_ready: Callable[[], None] | None) -> None:
+        # A program that only asks has no need of a server's library.
+        from granian.constants import HTTPModes, Interfaces
+        from granian.http import HTTP1Settings
+        from granian.server.embed import Server
+
+        listening = self._listening
+        self._loop = asyncio.get_running_loop()
+        self._server = Server(
+            self._api,
+            address=listening.host,
+            port=listening.port,
+            interface=Interfaces.ASGI,
+            # With both versions on one port, whoever says nothing is waited for without an end.
+            http=HTTPModes.http1,
+            http1_settings=HTTP1Settings(
+                header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADERS_BYTES_MAX
+            ),
+            websockets=False,
+            log_enabled=False,
+            ssl_cert=listening.tls_cert,
+            ssl_key=listening.tls_key,
+        )
+        self._server.workers_kill_timeout = STOP_SECONDS
+        await self._get_ready(self._loop)
+        if self._stopped:
+            return
+        telling = asyncio.ensure_future(self._tell_ready(on_ready))
+        try:
+            await self._server.serve()
+        except TimeoutError:
+            # Some are not done in time: they are left to themselves, and their threads to whoever
+            # ends the program (`Store.interrupt`).
+            self.is_cut_short = True
+            self._loop.set_exception_handler(_pass_over)
+        finally:
+            telling.cancel()
+
+    async def _get_ready(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait for what the first who ask would wait for; what takes longer is made meanwhile.
+
+        In a thread that keeps no process: a store that does not answer is no reason not to begin.
+        """
+
+        def make() -> None:
+            try:
+                self._api.make_ready()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the first who asks is told
+                _LOGGER.debug("not all was made in advance: %s", error)
+            with suppress(RuntimeError):  # it has ended meanwhile
+                loop.call_soon_threadsafe(self._is_ready.set)
+
+        threading.Thread(target=make, name="duly-ready", daemon=True).start()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_ready.wait(), READY_SECONDS_MAX)
+
+    async def _tell_ready(self, on_ready: Callable[[], None] | None) -> None:
+        """Say that it can be reached, once it can: the server itself says so a little early."""
+        while on_ready is not None:
+            try:
+                _, writer = await asyncio.open_connection(
+                    self._listening.host, self._listening.port
+                )
+            except OSError:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), TRIED_SECONDS)
+                continue
+            writer.close()
+            await asyncio.to_thread(on_ready)
+            return
+
+    def _end(self) -> None:
+        self._is_ready.set()
+        self._api.end_streams()
+        self._server.stop()  # type: ignore[no-untyped-call]
+
+
+def _pass_over(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say nothing of what the server's library finds too late: nobody waits for it any more."""
+    if not isinstance(context.get("exception"), asyncio.InvalidStateError):
+        loop.default_exception_handler(context)
+
+
+def require_free(listening: Listening) -> None:
+    """Refuse an address that can't be listened on, by a sentence and not in the middle."""
+    with _bound(listening, socket.SO_REUSEADDR):
+        pass
+
+
+@contextmanager
+def _reserved(listening: Listening) -> Iterator[Listening]:
+    """Lend where to listen: a free port is kept free for the server until it has ended."""
+    if listening.port:
+        require_free(listening)
+        yield listening
+        return
+    # The server's library shares ports; a socket that does not listen takes no connection from it.
+    with _bound(listening, socket.SO_REUSEPORT) as own:
+        yield replace(listening, port=own.getsockname()[1])
+
+
+@contextmanager
+def _bound(listening: Listening, option: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as own:
+        own.setsockopt(socket.SOL_SOCKET, option, 1)
+        try:
+            own.bind((listening.host, listening.port))
+        except OSError as error:
+            problem = f"can't be listened on ({error.strerror})"
+            place = f"{listening.host}:{listening.port}"
+            raise UsageError("port", place, problem, "choose another with --port") from error
+        yield own

@@ -1,1 +1,0 @@
-"""`duly run`: looking at runs, waiting for them, and orders about them."""

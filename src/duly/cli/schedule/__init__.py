@@ -1,1 +1,0 @@
-"""`duly schedule`: make, look at and change schedules; one file for each kind of order."""

@@ -1,0 +1,474 @@
+"""History, occurrences, last ends, missing occurrences, a schedule as of an instant.
+
+A run's outcome, its attempts and every order about a schedule are kept with their times. In which
+place an open run waited is not kept: it is told as waiting, and never guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from duly.client.parameters import read_limit, run_label
+from duly.domain.enums import RunState, ScheduleStatus
+from duly.domain.ids import ScheduleId
+from duly.domain.missing_occurrences import Cause, SlotKind, expect
+from duly.domain.schedules import definition_from_json
+from duly.errors import UsageError
+from duly.store.derived_queries import DEFINITIONS_MAX, MissingFilter, find_missing
+from duly.store.ports.queries import PAGE_MAX, AuditFilter, Judged, Seen
+from duly.timetable.combinators import zone_of
+from duly.timetable.instants import from_microseconds, iso_utc, to_microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from duly.client.attempt_view import Attempt
+    from duly.client.caller import Caller
+    from duly.client.run_view import Run
+    from duly.domain.audit import AuditEntry
+    from duly.domain.runs import OccurrenceVerdict
+    from duly.domain.schedules import ScheduleRecord
+    from duly.store.derived_queries import MissingOccurrence
+    from duly.timetable.timetable import Timetable
+
+    Place = tuple[str, UUID]
+
+
+WAITING = "waiting"
+"""It was open, and nobody ran it: queued, blocked, or before another attempt."""
+LEFT_BY_AN_ATTEMPT = {
+    str(RunState.DEAD): str(RunState.DEAD),
+    str(RunState.AMBIGUOUS): str(RunState.AMBIGUOUS),
+    str(RunState.DISCARDED): str(RunState.DEAD),
+}
+"""By what a run is now: what the end of its last attempt made it, until somebody orders otherwise.
+What is discarded was dead all that time: nothing else can be."""
+
+
+def run_state_as_of(run: Run, attempts: Sequence[Attempt], at: datetime) -> str | None:
+    """Return in which state a run was at an instant; None if there was no such run yet."""
+    if (run.fired_at or run.created_at) > at:
+        return None
+    if run.finished_at is not None and run.finished_at <= at:
+        return run.state
+    begun = [one for one in attempts if one.claimed_at <= at]
+    if any(one.ended_at is None or one.ended_at > at for one in begun):
+        return str(RunState.RUNNING)
+    # Whoever brings it back has it tried again: there would be a later attempt.
+    if begun and len(begun) == len(attempts) and run.state in LEFT_BY_AN_ATTEMPT:
+        return LEFT_BY_AN_ATTEMPT[run.state]
+    return WAITING
+
+
+def entry_as_of(entries: Sequence[HistoryEntry], at: datetime) -> HistoryEntry | None:
+    """Return the newest entry by an instant that says how a schedule was after it."""
+    told = (one for one in entries if one.at <= at and "definition" in (one.after or {}))
+    return max(told, key=lambda one: one.number, default=None)
+
+
+_EPOCH_END = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One order or decision about a schedule, as it was recorded when it was carried out."""
+
+    number: int
+    at: datetime
+    actor: str
+    source: str
+    address: str | None
+    """From which address of the network, if over one."""
+    credential: str | None
+    """By which token or session: its kind and its id."""
+    reason: str | None
+    action: str
+    subject: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    label: str | None = None
+    """What people call the run whose id the subject has; None for anything else."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "number": self.number,
+            "at": iso_utc(self.at),
+            "actor": self.actor,
+            "source": self.source,
+            "address": self.address,
+            "credential": self.credential,
+            "reason": self.reason,
+            "action": self.action,
+            "subject": self.subject,
+            "label": self.label,
+            "before": self.before,
+            "after": self.after,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwedRange:
+    """Occurrences that a schedule still owes: they are to be made, or skipped by its policy."""
+
+    first_for: datetime
+    last_for: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {"first_for": iso_utc(self.first_for), "last_for": iso_utc(self.last_for)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedRange:
+    """Occurrences that were not run, on record."""
+
+    first_for: datetime
+    last_for: datetime
+    count: int | None
+    """How many; None where nobody has counted them."""
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "first_for": iso_utc(self.first_for),
+            "last_for": iso_utc(self.last_for),
+            "count": self.count,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """One expected occurrence of a schedule, and what became of it (M1)."""
+
+    scheduled_for: datetime
+    label: str
+    verdict: str
+    """`run`, `skipped`, `owed`, `pending`; `unknown` if pruned; `missing` must never be."""
+    run: UUID | None
+    """The run it became, or the one that stands for it."""
+    reason: str | None
+    """Why it was skipped."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "scheduled_for": iso_utc(self.scheduled_for),
+            "label": self.label,
+            "verdict": self.verdict,
+            "run": None if self.run is None else str(self.run),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """From when until when, both included, a timetable decided what is expected."""
+
+    timetable: Timetable
+    first: int
+    last: int
+
+
+def read_history(caller: Caller, record: ScheduleRecord, limit: int) -> list[HistoryEntry]:
+    """Return the audit entries of a schedule, newest first."""
+    most = read_limit(limit, caller.settings.listed_max)
+    entries = _entries(caller, record, min(most, PAGE_MAX))
+    return [entry_view(one) for one in islice(entries, most)]
+
+
+def read_occurrences(caller: Caller, seen: Seen, span: tuple[int, int]) -> list[Occurrence]:
+    """Judge each occurrence that was expected in a span, under the timetable then in force."""
+    record = seen.record
+    start, end = span
+    most = caller.settings.occurrences_max
+    expected: dict[int, Timetable] = {}
+    for one in _spans(caller, record):
+        cursor = max(start, one.first)
+        while (found := one.timetable.first_from(cursor)) is not None:
+            if found >= end or found > one.last:
+                break
+            expected[found] = one.timetable
+            cursor = found + 1
+            if len(expected) > most:
+                remedy = f"ask for a shorter time: at most {most:,} occurrences"
+                raise UsageError("end", _iso(end), "is too far from start", remedy)
+    instants = sorted(expected)
+    verdicts = caller.store.judge(record.id, instants)
+    return [_occurrence(record.name, one, expected[one.scheduled_for]) for one in verdicts]
+
+
+def read_many_occurrences(
+    caller: Caller, spans: Mapping[ScheduleId, tuple[int, int]], most: int
+) -> dict[ScheduleId, list[Occurrence]]:
+    """Judge occurrences of several schedules, each from an instant on and before another.
+
+    Under the definitions that were in force then; of too many, the newest.
+    """
+    store, ids = caller.store, list(spans)
+    seen = {
+        one: record
+        for one, record in store.get_schedules(ids).items()
+        if record.tenant == caller.tenant
+    }
+    definitions = store.list_many_definitions(list(seen), DEFINITIONS_MAX)
+    expected = {
+        one: expect(record, definitions.get(one, ()), (spans[one][0], spans[one][1] - 1), most)
+        for one, record in seen.items()
+    }
+    asked = [
+        Judged(one, [slot.scheduled_for for slot in found.slots]) for one, found in expected.items()
+    ]
+    return {
+        one: [
+            _occurrence(seen[one].name, verdict, slot.definition.timetable)
+            for slot, verdict in zip(expected[one].slots, judged, strict=True)
+        ]
+        for (one, _), judged in zip(asked, store.judge_many(asked), strict=True)
+    }
+
+
+def _spans(caller: Caller, record: ScheduleRecord) -> list[_Span]:
+    """Return which timetable was in force when: an edit's old one up to the edit, then the new."""
+    changes = [entry for entry in _entries(caller, record) if _is_new_definition(entry)]
+    spans: list[_Span] = []
+    last = _EPOCH_END
+    for entry in changes:
+        assert entry.after is not None, "a definition was written"
+        definition = definition_from_json(entry.after["definition"])
+        begin = entry.after["next_for"] or entry.after["held_for"]
+        first = entry.at + 1 if begin is None else _instant(begin)
+        spans.append(_Span(definition.timetable, first, last))
+        last = entry.at
+    return spans
+
+
+def _is_new_definition(entry: AuditEntry) -> bool:
+    """Say whether an entry wrote a definition: at the creation, or by an edit."""
+    if entry.after is None or "definition" not in entry.after:
+        return False
+    return entry.before is None or (
+        entry.before["definition"]["timetable"] != entry.after["definition"]["timetable"]
+    )
+
+
+def _entries(caller: Caller, record: ScheduleRecord, size: int = PAGE_MAX) -> Iterator[AuditEntry]:
+    """Yield the audit entries of a schedule, newest first, page by page."""
+    before: int | None = None
+    while True:
+        command = AuditFilter(
+            tenant=record.tenant, subject_id=record.id, before_number=before, limit=size
+        )
+        page = caller.store.list_audit(command)
+        yield from page
+        if len(page) < size:
+            return
+        before = page[-1].number
+
+
+def entry_view(entry: AuditEntry) -> HistoryEntry:
+    """Show an audit entry."""
+    return HistoryEntry(
+        number=entry.number,
+        at=from_microseconds(entry.at),
+        actor=entry.actor.name,
+        source=entry.actor.source,
+        address=entry.actor.address,
+        credential=entry.actor.credential,
+        reason=entry.actor.reason,
+        action=entry.action,
+        subject=entry.subject,
+        before=entry.before,
+        after=entry.after,
+    )
+
+
+def _occurrence(name: str, verdict: OccurrenceVerdict, timetable: Timetable) -> Occurrence:
+    return Occurrence(
+        scheduled_for=from_microseconds(verdict.scheduled_for),
+        label=run_label(name, verdict.scheduled_for, zone_of(timetable)),
+        verdict=str(verdict.kind),
+        run=None if verdict.run_id is None else UUID(bytes=verdict.run_id),
+        reason=None if verdict.reason is None else str(verdict.reason),
+    )
+
+
+def _instant(text: str) -> int:
+    return to_microseconds(datetime.fromisoformat(text))
+
+
+def _iso(instant: int) -> str:
+    return iso_utc(from_microseconds(instant))
+
+
+def read_owed(caller: Caller, schedule: ScheduleId, limit: int) -> list[OwedRange]:
+    """Return what a schedule still owes, oldest first."""
+    most = read_limit(limit, PAGE_MAX)
+    return [
+        OwedRange(
+            first_for=from_microseconds(one.first_for), last_for=from_microseconds(one.last_for)
+        )
+        for one in caller.store.list_owed(schedule, most)
+    ]
+
+
+def read_skips(caller: Caller, schedule: ScheduleId, limit: int) -> list[SkippedRange]:
+    """Return what of a schedule was skipped, newest first."""
+    most = read_limit(limit, PAGE_MAX)
+    return [
+        SkippedRange(
+            first_for=from_microseconds(one.first_for),
+            last_for=from_microseconds(one.last_for),
+            count=one.count,
+            reason=str(one.reason),
+        )
+        for one in caller.store.list_skips(schedule, most)
+    ]
+
+
+KINDS = frozenset({SlotKind.MISSING, SlotKind.OWED, SlotKind.HELD})
+_WORDS = {
+    Cause.NO_DISPATCHER: "its time has come, and no dispatcher is alive: start duly dispatcher",
+    Cause.DISPATCHER_HOLDING: (
+        "its time has come, and every dispatcher holds back for its clock: duly doctor"
+    ),
+    Cause.DISPATCHER_BEHIND: (
+        "its time has come, and nobody has fired it, although a dispatcher is alive: duly doctor"
+    ),
+    Cause.UNRECORDED: "nothing is recorded of it, which must never be: duly db check",
+}
+_OWED = "it was missed, and waits to be caught up with"
+_HELD = "its schedule rests: it is decided when it goes on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingRun:
+    """An occurrence that the timetable asks for, and that has no run."""
+
+    schedule: str
+    schedule_id: UUID
+    scheduled_for: datetime
+    due_at: datetime
+    label: str
+    verdict: str
+    """`missing`; or `owed` or `held`, which are on record and decided later."""
+    cause: str | None
+    """Of a missing one: no-dispatcher, dispatcher-holding, dispatcher-behind, unrecorded."""
+    says: str
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it should exist by now, and does not."""
+        return self.verdict == SlotKind.MISSING
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "schedule": self.schedule,
+            "schedule_id": str(self.schedule_id),
+            "scheduled_for": iso_utc(self.scheduled_for),
+            "due_at": iso_utc(self.due_at),
+            "label": self.label,
+            "verdict": self.verdict,
+            "cause": self.cause,
+            "says": self.says,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedFrom:
+    """A schedule that fires so often that not all was looked at, and from when on it was."""
+
+    schedule: str
+    since: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {"schedule": self.schedule, "since": iso_utc(self.since)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingFound:
+    """What was found in some schedules, and after which one to go on."""
+
+    items: tuple[MissingRun, ...]
+    cut: tuple[LookedFrom, ...]
+    slots: int
+    """How many occurrences were expected of them."""
+    schedules: int
+    after: Place | None
+    """None after the last one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values, without where to go on."""
+        return {
+            "items": [one.to_json() for one in self.items],
+            "cut": [one.to_json() for one in self.cut],
+            "slots": self.slots,
+            "schedules": self.schedules,
+        }
+
+
+def look_for_missing(
+    caller: Caller,
+    span: tuple[int, int | None],
+    schedule_id: ScheduleId | None,
+    after: Place | None,
+) -> MissingFound:
+    """Look at a few schedules of the caller's tenant."""
+    since, until = span
+    place = None if after is None else (caller.tenant, after[0], ScheduleId(after[1].bytes))
+    command = MissingFilter(
+        since=since,
+        until=until,
+        tenant=caller.tenant,
+        schedule_id=schedule_id,
+        after=place,
+        kinds=KINDS,
+    )
+    page = find_missing(caller.store, command)
+    return MissingFound(
+        items=tuple(_view(one) for one in page.found if _is_told(one)),
+        cut=tuple(
+            LookedFrom(schedule=one.record.name, since=from_microseconds(one.since))
+            for one in page.cut
+        ),
+        slots=page.slots,
+        schedules=page.schedules,
+        after=None if page.after is None else (page.after[1], UUID(bytes=page.after[2])),
+    )
+
+
+def _is_told(found: MissingOccurrence) -> bool:
+    """Leave out what nobody expects any more: a deleted schedule owes nothing while it is gone."""
+    is_held = found.slot.kind is SlotKind.HELD
+    return not is_held or found.record.status is ScheduleStatus.PAUSED
+
+
+def _view(found: MissingOccurrence) -> MissingRun:
+    record, slot = found.record, found.slot
+    timetable = record.definition.timetable
+    return MissingRun(
+        schedule=record.name,
+        schedule_id=UUID(bytes=record.id),
+        scheduled_for=from_microseconds(slot.scheduled_for),
+        due_at=from_microseconds(slot.due_at),
+        label=run_label(record.name, slot.scheduled_for, zone_of(timetable)),
+        verdict=str(slot.kind),
+        cause=None if slot.cause is None else str(slot.cause),
+        says=_OWED if slot.kind is SlotKind.OWED else _HELD if slot.cause is None else _says(found),
+    )
+
+
+def _says(found: MissingOccurrence) -> str:
+    slot = found.slot
+    assert slot.cause is not None, "what is missing has a cause"
+    if slot.cause is Cause.UNRECORDED and slot.was_kept:
+        return f"{_WORDS[slot.cause]}; a dispatcher was alive when it fell due"
+    return _WORDS[slot.cause]

@@ -1,0 +1,1 @@
+"""Alerts: what detects trouble, and what delivers notices of it."""

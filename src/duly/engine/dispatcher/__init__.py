@@ -1,0 +1,1 @@
+"""The dispatcher: loads timers, fires what is due, steps backfills, reaps, maintains the store."""

@@ -1,0 +1,363 @@
+"""Catch-up and backfills, in the gaps of live work.
+
+Each backfill is a row with a cursor in the store. A step looks at the next few occurrences under
+the maintenance lease; the store decides about each as it is then, and says where it stands.
+
+What was missed is a range in the store. Each step settles a part of one range against the misfire
+policy as it is at that moment, and writes it under the catch-up lease. Ranges take turns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeGuard
+
+from duly.domain.backfill import Span, next_step
+from duly.domain.enums import Lane, Overlap
+from duly.domain.fire_planning import Settlement, settle
+from duly.engine.dispatcher.leases import MAINTENANCE
+from duly.engine.spans import made_spans
+from duly.errors import STORE_AWAY
+from duly.store.ports.backfill import STEP_MAX, StepBackfill
+from duly.store.ports.dispatch import DrainOwed, FireResult, LeaseKey, OwedRecord
+from duly.timetable.instants import MINUTE, SECOND_US
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duly.clock import Clock
+    from duly.domain.ids import BackfillId
+    from duly.engine.dispatcher.context import Surroundings
+    from duly.engine.dispatcher.fire_planner import Templates
+    from duly.engine.dispatcher.leases import Membership, Ownership
+    from duly.engine.store_clock import ClockSync
+    from duly.store.ports.backfill import BackfillRecord
+
+
+MINUTE_US = MINUTE * SECOND_US
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How far a backfill may go just now."""
+
+    allowed_us: int
+    """How much of its rate is unused, in microseconds of it; a run costs its share."""
+    counted_at: int
+    wait_until: int = 0
+    """As many of its runs are open as may be; until then we do not ask again."""
+
+
+class Backfilling:
+    """The backfills that go on, and how far each may go."""
+
+    def __init__(  # noqa: PLR0913 - the parts that filling in brings together
+        self,
+        around: Surroundings,
+        templates: Templates,
+        *,
+        membership: Membership,
+        ownership: Ownership,
+        gaps: Gaps,
+    ) -> None:
+        self._around = around
+        self._templates = templates
+        self._membership = membership
+        self._ownership = ownership
+        self._gaps = gaps
+        self._active: list[BackfillRecord] = []
+        self._paces: dict[BackfillId, _Pace] = {}
+        self._look_at = 0
+        self._stepped_at = 0
+
+    def forget(self) -> None:
+        """Believe nothing; what is active is read anew."""
+        self._active = []
+        self._look_at = 0
+
+    def go_on(self, *, is_live_due: bool) -> None:
+        """Do a step of each backfill that may go on; of one now and then while work is due (M3)."""
+        monotonic = self._around.clock.monotonic_us()
+        is_starved = monotonic - self._stepped_at >= self._around.settings.backfill_reserve_us
+        if not self._ownership.owns(MAINTENANCE) or (is_live_due and not is_starved):
+            return
+        if monotonic >= self._look_at:
+            self._look(monotonic)
+        for record in tuple(self._active):
+            if not self._membership.may_write():
+                return
+            if self._next_at(record, monotonic) > monotonic:
+                continue
+            if not is_starved and not self._gaps.has_room():
+                return
+            is_starved = False
+            self._stepped_at = self._around.clock.monotonic_us()
+            self._step(record, monotonic)
+            self._gaps.note(self._stepped_at)
+            if is_live_due:
+                return
+
+    def next_at(self) -> int | None:
+        """Return when a step is due, or we look for new ones; None while somebody else does it."""
+        if not self._ownership.owns(MAINTENANCE):
+            return None
+        monotonic = self._around.clock.monotonic_us()
+        due = [self._next_at(record, monotonic) for record in self._active]
+        return max(min([self._look_at, *due]), self._gaps.until)
+
+    def _look(self, monotonic: int) -> None:
+        settings = self._around.settings
+        self._look_at = monotonic + settings.backfills_every_us
+        self._active = self._around.store.load_backfills(settings.backfills_max)
+        known = {record.id for record in self._active}
+        self._paces = {one: pace for one, pace in self._paces.items() if one in known}
+        for record in self._active:
+            if record.id not in self._paces:
+                self._paces[record.id] = _Pace(MINUTE_US // record.per_minute, monotonic)
+
+    def _next_at(self, record: BackfillRecord, monotonic: int) -> int:
+        """Return when a backfill may make its next run, on the monotonic clock."""
+        pace, run_us = self._paces[record.id], MINUTE_US // record.per_minute
+        # What was saved up is no more than a second's worth: an idle hour earns no flood.
+        most_us = max(run_us, SECOND_US)
+        pace.allowed_us = min(pace.allowed_us + monotonic - pace.counted_at, most_us)
+        pace.counted_at = monotonic
+        return max(pace.wait_until, monotonic + max(0, run_us - pace.allowed_us))
+
+    def _step(self, record: BackfillRecord, monotonic: int) -> None:
+        key = (record.schedule_id, record.definition_number)
+        template = self._templates.fetch([key]).get(key)
+        if template is None or record.cursor is None:
+            self._set_aside(record, monotonic, "its definition can't be read")
+            return
+        pace, run_us = self._paces[record.id], MINUTE_US // record.per_minute
+        runs_max = pace.allowed_us // run_us
+        try:
+            span = Span(record.since, record.until, record.order, record.cursor)
+            step = next_step(template, span, record.id, STEP_MAX)
+            order = StepBackfill(
+                fence=self._ownership.fence(Lane.BACKFILL, [MAINTENANCE.shard]),
+                id=record.id,
+                expected_cursor=record.cursor,
+                slots=step.slots,
+                cursor=step.cursor,
+                runs_max=runs_max,
+            )
+            stepped = self._around.store.step_backfill(order)
+        except STORE_AWAY:
+            self.forget()
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad backfill must not stop the others
+            self._set_aside(record, monotonic, f"it can't go on: {error!r}")
+            return
+        pace.allowed_us -= stepped.made * run_us
+        self._around.statistics.backfilled += stepped.made
+        self._active.remove(record)
+        match stepped.result:
+            case FireResult.FIRED if _has_more(stepped.record):
+                self._active.append(stepped.record)
+            case FireResult.BUSY:
+                pace.wait_until = monotonic + self._around.settings.backfill_busy_us
+                self._active.append(record)
+            case FireResult.FENCED:
+                self._ownership.lose([MAINTENANCE])
+            case _:
+                pass  # it is done, or somebody has changed it: the next look tells
+
+    def _set_aside(self, record: BackfillRecord, monotonic: int, problem: str) -> None:
+        self._paces[record.id].wait_until = monotonic + self._around.settings.set_aside_us
+        self._around.statistics.set_aside += 1
+        self._membership.tell_set_aside("backfill", record.schedule_id, problem)
+
+
+def _has_more(record: BackfillRecord | None) -> TypeGuard[BackfillRecord]:
+    return record is not None and record.cursor is not None
+
+
+class CatchUp:
+    """The ranges that we are draining, and how much the rate allows just now."""
+
+    def __init__(  # noqa: PLR0913 - the parts that draining brings together
+        self,
+        around: Surroundings,
+        sync: ClockSync,
+        templates: Templates,
+        *,
+        membership: Membership,
+        ownership: Ownership,
+        gaps: Gaps,
+    ) -> None:
+        self._around = around
+        self._sync = sync
+        self._templates = templates
+        self._membership = membership
+        self._ownership = ownership
+        self._gaps = gaps
+        self._ranges: deque[OwedRecord] = deque()
+        self._after: OwedRecord | None = None
+        """The last range of a page that was full: the next look goes on behind it."""
+        self._look_at = 0
+        self._allowed_us = 0
+        """How much of the rate is unused, in microseconds of it; a run costs its share."""
+        self._counted_at = 0
+        self._drained_at = 0
+        self._run_us = max(1, SECOND_US // around.settings.catch_up_per_second)
+        self._turn_us = max(self._run_us, around.settings.catch_up_turn_us)
+        """How much of the rate is saved up before it is spent."""
+
+    def notice(self) -> None:
+        """Look for new ranges at the next tick: something was made owed."""
+        self._look_at = 0
+
+    def forget(self) -> None:
+        """Believe nothing about ranges; they are read anew."""
+        self._ranges.clear()
+        self._after = None
+        self._look_at = 0
+
+    def drain(self, *, is_live_due: bool) -> None:
+        """Settle parts of some ranges, as far as the rate and fresh work allow."""
+        settings = self._around.settings
+        monotonic = self._around.clock.monotonic_us()
+        self._accrue(monotonic)
+        shards = self._ownership.shards(Lane.CATCH_UP)
+        is_starved = monotonic - self._drained_at >= settings.catch_up_reserve_us
+        if not shards or (is_live_due and not is_starved) or self._allowed_us < self._turn_us:
+            return
+        self._look(shards, monotonic)
+        turns = 1 if is_live_due else settings.catch_up_ranges_per_tick
+        for _ in range(min(turns, len(self._ranges))):
+            if self._allowed_us < self._run_us or not self._membership.may_write():
+                return
+            if not is_starved and not self._gaps.has_room():
+                return
+            is_starved = False
+            self._drained_at = self._around.clock.monotonic_us()
+            self._drain_one(self._ranges.popleft())
+            self._gaps.note(self._drained_at)
+
+    def next_at(self, monotonic: int) -> int | None:
+        """Return when there may be something to drain; None when no catch-up lane is ours."""
+        if not self._ownership.shards(Lane.CATCH_UP):
+            return None
+        allowed_at = self._counted_at + self._turn_us - self._allowed_us
+        return max(monotonic if self._ranges else self._look_at, allowed_at, self._gaps.until)
+
+    def _accrue(self, monotonic: int) -> None:
+        """Let the rate grow with time, up to a second's worth: an idle hour earns no flood."""
+        grown = self._allowed_us + monotonic - self._counted_at
+        self._allowed_us = min(grown, SECOND_US)
+        self._counted_at = monotonic
+
+    def _look(self, shards: tuple[int, ...], monotonic: int) -> None:
+        if self._ranges or monotonic < self._look_at:
+            return
+        page = self._around.settings.catch_up_page
+        self._look_at = monotonic + self._around.settings.catch_up_every_us
+        found = self._around.store.load_owed(shards, page, self._after)
+        self._ranges.extend(found)
+        # A full page is followed by the next, and not by itself: what is not due yet must not hide
+        # what is. At the end it waits, and starts from the beginning.
+        is_full = len(found) >= page
+        self._after = found[-1] if is_full else None
+        if is_full:
+            self._look_at = monotonic
+
+    def _drain_one(self, record: OwedRecord) -> None:
+        owed, key = record.owed, LeaseKey(record.shard, Lane.CATCH_UP)
+        if not self._ownership.owns(key):
+            return
+        settlement = self._settlement(record)
+        if settlement is None or settlement == Settlement(owed=owed):
+            return  # nothing of it is due yet; it is read again at the next look
+        order = DrainOwed(
+            fence=self._ownership.fence(Lane.CATCH_UP, [record.shard]),
+            shard=record.shard,
+            owed=owed,
+            settlement=settlement,
+        )
+        # Spent before it is sent: after a lost answer the runs may well be there.
+        self._allowed_us -= len(settlement.runs) * self._run_us
+        try:
+            result = self._around.store.drain_owed(order)
+        except STORE_AWAY:
+            self.forget()
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad range must not stop the others
+            self._complain(record, f"it can't be drained: {error!r}")
+            return
+        self._conclude(record, settlement, result)
+
+    def _settlement(self, record: OwedRecord) -> Settlement | None:
+        """Decide a part of a range; None when it can't be decided."""
+        owed = record.owed
+        key = (owed.schedule_id, owed.definition_number)
+        template = self._templates.fetch([key]).get(key)
+        if template is None:
+            self._complain(record, "its definition can't be read")
+            return None
+        now = self._sync.floor_now(self._around.clock.monotonic_us())
+        runs_max = min(self._around.settings.catch_up_per_range, self._allowed_us // self._run_us)
+        if template.definition.overlap is not Overlap.ALLOW:
+            runs_max = min(runs_max, 1)  # the next one when this one is over
+        try:
+            return settle(template, owed.first_for, owed.last_for, now, runs_max)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._complain(record, f"it can't be settled: {error!r}")
+            return None
+
+    def _conclude(self, record: OwedRecord, settlement: Settlement, result: FireResult) -> None:
+        if result is FireResult.FIRED:
+            self._around.statistics.caught_up += len(settlement.runs)
+            self._trace(record, settlement)
+            if settlement.owed is not None:
+                self._ranges.append(replace(record, owed=settlement.owed))
+        elif result is FireResult.FENCED:
+            self._around.statistics.fenced += 1
+            self._ownership.lose([LeaseKey(record.shard, Lane.CATCH_UP)])
+
+    def _trace(self, record: OwedRecord, settlement: Settlement) -> None:
+        """Tell the spans of runs that were made, if anybody has asked for them."""
+        tracing = self._around.tracing
+        if tracing is not None:
+            owed, now = record.owed, self._around.clock.now_us()
+            key = (owed.schedule_id, owed.definition_number)
+            template = self._templates.fetch([key]).get(key)
+            spans = made_spans(settlement.runs, template, self._membership.number())
+            tracing.tell(spans, now, now)
+
+    def _complain(self, record: OwedRecord, problem: str) -> None:
+        self._around.statistics.set_aside += 1
+        self._membership.tell_set_aside("owed", record.owed.schedule_id, problem)
+
+
+SHARE = 10
+"""Where there is no gap, what can wait still gets a tenth of the time."""
+
+
+class Gaps:
+    """How long a step of what can wait takes, and whether one fits in before live work is due."""
+
+    def __init__(self, clock: Clock, live_at: Callable[[int], int | None]) -> None:
+        self.until = 0
+        """Before this nothing fits in, on the monotonic clock."""
+        self._clock = clock
+        self._live_at = live_at
+        self._cost_us = 0
+        self._ended_at = 0
+
+    def has_room(self) -> bool:
+        """Say whether a step may begin now; if not, `until` says when to ask again."""
+        monotonic = self._clock.monotonic_us()
+        due_at = self._live_at(monotonic)
+        if due_at is None or due_at > monotonic + self._cost_us:
+            return True
+        its_turn_at = self._ended_at + SHARE * self._cost_us
+        self.until = min(due_at, its_turn_at)
+        return monotonic >= its_turn_at
+
+    def note(self, began_at: int) -> None:
+        """Note how long a step took: one that was held up counts for a quarter."""
+        self._ended_at = self._clock.monotonic_us()
+        self._cost_us = (3 * self._cost_us + self._ended_at - began_at) // 4

@@ -1,0 +1,164 @@
+"""The reaper: settles claims that nobody will finish, under the maintenance lease.
+
+Its worker is dead, or an attempt's time has long run out and its worker did not end it. What is
+read is a hint: the store checks again, in the transaction that takes the claim, that the worker has
+not renewed. What is decided follows from the task's policy, as if the worker had said it.
+
+While the store was away nobody could renew, and that proves nothing about anybody: after it is back
+workers get the time of two beats before one is judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from duly.domain.enums import Lane
+from duly.domain.ids import identity_text
+from duly.domain.outcomes import (
+    Attempted,
+    BeInDoubt,
+    Die,
+    LostEnd,
+    TimedOut,
+    conclude,
+    is_to_be_checked,
+)
+from duly.domain.runs import Reason, attempt_name
+from duly.domain.verification import check_of
+from duly.engine.dispatcher.leases import MAINTENANCE
+from duly.engine.spans import lost_span
+from duly.errors import STORE_AWAY, LeaseLost
+from duly.store.ports.execution import Loss, LossKind, SettleLost
+from duly.telemetry import AttemptLost, RunDead, RunInDoubt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duly.domain.outcomes import End
+    from duly.engine.dispatcher.context import Surroundings
+    from duly.engine.dispatcher.leases import Membership, Ownership
+    from duly.store.ports.execution import LostClaim
+
+NOT_ENDED = "its time ran out, and its worker did not end it"
+
+
+class Reaper:
+    """Takes claims from workers that are gone."""
+
+    def __init__(self, around: Surroundings, membership: Membership, ownership: Ownership) -> None:
+        self._around = around
+        self._membership = membership
+        self._ownership = ownership
+        self.next_at = 0
+        """When to look again, on the monotonic clock."""
+        self._seen_done = -1
+        self._busy_until = 0
+
+    def wait(self, lost_us: int | None = None) -> None:
+        """Judge nobody for a while: for as long as the store was away, but not for ever.
+
+        None when we can't say for how long: we have just joined.
+        """
+        patience_us = self._around.settings.reap_patience_us
+        wait_us = patience_us if lost_us is None else min(lost_us, patience_us)
+        self.next_at = max(self.next_at, self._around.clock.monotonic_us() + wait_us)
+
+    def reap(self, monotonic: int) -> None:
+        """Settle a page of lost claims, if it is time to look."""
+        if monotonic < self.next_at:
+            return
+        settings = self._around.settings
+        self.next_at = monotonic + self._pause_us(monotonic)
+        found = self._around.store.find_lost(settings.reap_page, settings.overdue_us)
+        losses = [self._decided(claim, found.now) for claim in found.claims]
+        if losses and self._settle(losses) and len(losses) == settings.reap_page:
+            self.next_at = monotonic
+
+    def _decided(self, claim: LostClaim, now: int) -> Loss:
+        loss = _decided(claim, now)
+        if not (claim.policy.is_checked and is_to_be_checked(loss.conclusion)):
+            return loss
+        record = self._around.store.get_run(claim.hold.run_id)
+        return (
+            loss if record is None else replace(loss, follow_up=check_of(record, claim.hold.fence))
+        )
+
+    def _pause_us(self, monotonic: int) -> int:
+        """Return how long to wait: where nothing is fired there is little to be lost."""
+        settings, statistics = self._around.settings, self._around.statistics
+        done = statistics.fired + statistics.caught_up + statistics.reaped
+        if done != self._seen_done:
+            self._seen_done = done
+            self._busy_until = monotonic + settings.reap_busy_for_us
+        is_busy = monotonic < self._busy_until
+        return settings.reap_every_us if is_busy else settings.reap_idle_us
+
+    def _settle(self, losses: Sequence[Loss]) -> bool:
+        """Settle claims; one that fails for a reason of its own must not stop the others."""
+        try:
+            settled = self._send(losses)
+        except LeaseLost:
+            self._ownership.lose([MAINTENANCE])
+            return False
+        except STORE_AWAY:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad row must not stop the others
+            if len(losses) == 1:
+                problem = f"its claim can't be settled: {error!r}"
+                self._membership.tell_set_aside("run", losses[0].claim.hold.run_id, problem)
+                return False
+            return all([self._settle([one]) for one in losses])  # noqa: C419 - each is tried
+        for loss, is_settled in zip(losses, settled, strict=True):
+            if is_settled:
+                self._tell(loss)
+        return True
+
+    def _send(self, losses: Sequence[Loss]) -> list[bool]:
+        order = SettleLost(
+            fence=self._ownership.fence(Lane.BACKFILL, [MAINTENANCE.shard]),
+            losses=tuple(losses),
+            overdue_us=self._around.settings.overdue_us,
+        )
+        return self._around.store.settle_lost(order)
+
+    def _tell(self, loss: Loss) -> None:
+        claim, conclusion = loss.claim, loss.conclusion
+        run = identity_text(claim.hold.run_id)
+        member, emit = self._membership.number(), self._around.telemetry.emit
+        attempt = attempt_name(run, claim.tries.attempt)
+        ids = {"task": claim.task, "run_id": run, "attempt_id": attempt}
+        lost = AttemptLost(member=member, worker=claim.worker, cause=str(claim.kind), **ids)
+        self._around.statistics.reaped += 1
+        emit(lost)
+        if self._around.tracing is not None:
+            ended_at = self._around.clock.now_us()
+            spans = [lost_span(claim, conclusion)]
+            self._around.tracing.tell(spans, min(claim.claimed_at, ended_at), ended_at)
+        if isinstance(conclusion.next, Die):
+            reason = str(conclusion.next.reason)
+            emit(RunDead(member=member, reason=reason, **ids))
+        elif isinstance(conclusion.next, BeInDoubt):
+            reason = str(conclusion.next.reason)
+            emit(RunInDoubt(member=member, reason=reason, **ids))
+
+
+def _decided(claim: LostClaim, now: int) -> Loss:
+    attempted = Attempted(
+        run_id=claim.hold.run_id,
+        policy=claim.policy,
+        tries=claim.tries,
+        now=now,
+        has_begun_effects=claim.effects_at is not None,
+    )
+    return Loss(claim, conclude(_end_of(claim), attempted))
+
+
+def _end_of(claim: LostClaim) -> End:
+    match claim.kind:
+        case LossKind.WORKER:
+            return LostEnd()
+        case LossKind.OVERDUE:
+            return TimedOut(Reason.TIMEOUT, NOT_ENDED)
+        case _:
+            assert_never(claim.kind)
