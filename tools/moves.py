@@ -371,6 +371,9 @@ class Plan:
             if origin and depth < 5 and not stays and origin[0].split(".")[0].startswith("duly"):
                 if f"{origin[0]}.{origin[1]}" not in self.modules:
                     return self.home(*origin, depth + 1)
+            if origin and depth < 5 and origin[0].split(".")[0].startswith("duly"):
+                if f"{origin[0]}.{origin[1]}" not in self.modules and origin[1] == name:
+                    return self.moved.get(module, module), self.home(*origin, depth + 1)[1]
         to = self.symbols.get((module, name))
         new = module_of(to) if to else self.moved.get(module, module)
         is_own = name in file.defined()
@@ -475,7 +478,7 @@ class Rewriting:
         self.plan, self.file = plan, file
         self.here = module_of(plan.target(file.path))
         self.edits: list[tuple[int, int, bytes]] = []
-        self.wanted: dict[str, set[str]] = defaultdict(set)
+        self.local: dict[str, str] = {}
 
     def text(self) -> bytes:
         """Return the text."""
@@ -489,6 +492,7 @@ class Rewriting:
         for (owner, name), new in self.plan.renamed.items():
             if owner == self.file.module:
                 self.rename(module, name, new)
+        self.rename_strings()
         self.empty_blocks()
         source = self.file.source
         for start, end, put in sorted(set(self.edits), reverse=True):
@@ -523,10 +527,37 @@ class Rewriting:
         """Rename all uses of a binding."""
         if name == new:
             return
+        if scope is self.file.names.module or name[0].isupper():
+            self.local[name] = new
+        if new in self.file.names.module.bound:
+            self.plan.refusals.append(f"{self.file.path}: {new} (for {name}) is taken here")
         for use in self.file.names.uses:
             if use.name == name and use.scope is scope:
                 self.check_place(use)
+                self.check_free(use, new, scope)
                 self.edits.append((use.start, use.end, new.encode()))
+
+    def rename_strings(self) -> None:
+        """Rename names in types that are written as strings, and in `__all__`."""
+        if not self.local:
+            return
+        found: list[ast.AST] = []
+        for node in ast.walk(self.file.tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "cast":
+                found += ast.walk(node.args[0])
+            elif isinstance(node, ast.Subscript):
+                found += ast.walk(node.slice)
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                found += ast.walk(node.value)
+        for one in found:
+            if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                start = self.file.names.at(one.lineno, one.col_offset)
+                text = self.file.source[start : self.end_of(one)].decode()
+                fresh = text
+                for old, new in self.local.items():
+                    fresh = re.sub(rf"(?<![\w.]){old}(?!\w)", new, fresh)
+                if fresh != text:
+                    self.edits.append((start, self.end_of(one), fresh.encode()))
 
     def check_place(self, use: Use) -> None:
         """Refuse where the parser does not know the place of a name, as in some f-strings."""
@@ -604,6 +635,7 @@ class Rewriting:
                 self.unqualify(use, full, scope)
             return []
         if new == full and all(home[0] == full for home in homes):
+            self.rename_attributes(uses, full)
             parent, _, last = new.rpartition(".")
             asname = next(one.asname for one in node.names if (one.asname or one.name) == local)
             return [(parent, f"{last} as {asname}" if asname else last)]
@@ -626,13 +658,7 @@ class Rewriting:
         """Import a module under its new name, and use it by that name where that is free."""
         new = self.plan.moved.get(full, full)
         parent, _, last = new.rpartition(".")
-        for use in uses:
-            attribute = self.file.names.attributes.get(id(use.node))
-            if attribute is not None:
-                name = self.plan.home(full, attribute.attr)[1]
-                if name != attribute.attr:
-                    end = self.end_of(attribute)
-                    self.edits.append((end - len(attribute.attr), end, name.encode()))
+        self.rename_attributes(uses, full)
         was_named_otherwise = local != full.rpartition(".")[2]
         same = {
             one.asname or one.name
@@ -652,6 +678,16 @@ class Rewriting:
             return [(parent, f"{last} as {local}" if last != local else last)]
         self.rename(scope, local, last)
         return [(parent, last)]
+
+    def rename_attributes(self, uses: list[Use], full: str) -> None:
+        """Write `module.new` for `module.old`."""
+        for use in uses:
+            attribute = self.file.names.attributes.get(id(use.node))
+            if attribute is not None:
+                name = self.plan.home(full, attribute.attr)[1]
+                if name != attribute.attr:
+                    end = self.end_of(attribute)
+                    self.edits.append((end - len(attribute.attr), end, name.encode()))
 
     def unqualify(self, use: Use, full: str, scope: Scope) -> None:
         """Write `name` for `module.name`."""

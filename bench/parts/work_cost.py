@@ -27,7 +27,7 @@ from duly.domain.enums import TaskKind
 from duly.engine.loop import Loop
 from duly.engine.worker import Worker, WorkerSettings
 from duly.store.ports.dispatch import MemberKind
-from duly.store.ports.execution import ClaimsAhead
+from duly.store.ports.execution import PipelinedClaims
 from duly.telemetry import Telemetry
 from duly.telemetry.listeners import PROCESS_METRICS, WORKER_METRICS, CountingTelemetry
 from duly.telemetry.otel import OtelTracing
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.stores.places import Counting, Place
-    from duly.engine.executors.executor import Work
+    from duly.engine.executors.executor import WriteTransaction
     from duly.engine.manual_clock import ManualClock
 
 Observers = Callable[[App], AbstractContextManager[Telemetry | None]]
@@ -72,7 +72,7 @@ class CountingExecutor(InlineExecutor):
     def __init__(self) -> None:
         self.count = 0
 
-    def start(self, work: Work) -> None:
+    def start(self, work: WriteTransaction) -> None:
         """Run it to its end."""
         self.count += 1
         super().start(work)
@@ -116,7 +116,7 @@ def _ticked(  # noqa: PLR0913, PLR0917 - what takes part
         WorkerSettings(slots=slots),
         telemetry=over,
         draws=SeededDraws(),
-        begin_claim=store.begin_claim if isinstance(store, ClaimsAhead) else None,
+        begin_claim=store.begin_claim if isinstance(store, PipelinedClaims) else None,
         tracing=app.traces.tracing,
     )
     left = TICKS_AFTER

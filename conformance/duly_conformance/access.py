@@ -32,15 +32,15 @@ from duly.store.ports.auth import (
     TOKENS_KEPT_US,
     AddSession,
     AddToken,
-    Announced,
-    Answer,
-    AnswerKey,
-    BeginAnswer,
+    BeginRequest,
+    CreateSelection,
     FinishAnswer,
-    Freeze,
+    IdempotencyCheck,
+    IdempotencyKey,
+    IdempotencyStatus,
     NoteRefusals,
     RevokeToken,
-    Standing,
+    StoredResponse,
 )
 from duly.store.ports.effects import Rerun
 from duly.store.ports.maintenance import PruneKind
@@ -347,8 +347,8 @@ def other(name: str) -> Any:
     return replace(ADA, name=name)
 
 
-ORDER = AnswerKey(tenant="acme", principal=bytes(range(16)), key="k1")
-ANSWER = Answer(status=201, headers={"ETag": '"1"'}, body=b'{"id": "\xc3\xa9"}\x00')
+ORDER = IdempotencyKey(tenant="acme", principal=bytes(range(16)), key="k1")
+ANSWER = StoredResponse(status=201, headers={"ETag": '"1"'}, body=b'{"id": "\xc3\xa9"}\x00')
 
 
 class KeptAnswers:
@@ -361,9 +361,9 @@ class KeptAnswers:
         meanwhile = announce(store)
         assert store.finish_answer(finish(first))
 
-        assert Announced(Standing.BEGUN, 1, now) == first
-        assert Announced(Standing.RUNNING) == meanwhile
-        assert Announced(Standing.ANSWERED, answer=ANSWER) == announce(store)
+        assert IdempotencyCheck(IdempotencyStatus.BEGUN, 1, now) == first
+        assert IdempotencyCheck(IdempotencyStatus.RUNNING) == meanwhile
+        assert IdempotencyCheck(IdempotencyStatus.ANSWERED, answer=ANSWER) == announce(store)
 
     def test_a_key_is_for_one_order(self, store: Store) -> None:
         """L6: another one under it is told apart, running or answered."""
@@ -371,8 +371,8 @@ class KeptAnswers:
         running = announce(store, request=b"other")
         store.finish_answer(finish(first))
 
-        assert Standing.DIFFERENT is running.standing
-        assert Standing.DIFFERENT is announce(store, request=b"other").standing
+        assert IdempotencyStatus.DIFFERENT is running.standing
+        assert IdempotencyStatus.DIFFERENT is announce(store, request=b"other").standing
 
     @pytest.mark.parametrize("part", ["tenant", "principal", "key"])
     def test_keys_of_others_have_nothing_to_do_with_it(self, store: Store, part: str) -> None:
@@ -381,7 +381,7 @@ class KeptAnswers:
         others: dict[str, Any] = {"tenant": "globex", "principal": bytes(16), "key": "k2"}
         elsewhere = replace(ORDER, **{part: others[part]})
 
-        assert Standing.BEGUN is announce(store, key=elsewhere).standing
+        assert IdempotencyStatus.BEGUN is announce(store, key=elsewhere).standing
 
     def test_an_order_of_which_nothing_was_done_may_come_again(self, store: Store) -> None:
         """A4: even another one, under the same key; under a fence of its own."""
@@ -390,12 +390,12 @@ class KeptAnswers:
         second = announce(store, request=b"other")
         store.forget_answer(ORDER, first.fence)
 
-        assert (Standing.BEGUN, first.fence + 1) == (second.standing, second.fence)
-        assert Standing.RUNNING is announce(store, request=b"other").standing
+        assert (IdempotencyStatus.BEGUN, first.fence + 1) == (second.standing, second.fence)
+        assert IdempotencyStatus.RUNNING is announce(store, request=b"other").standing
         assert not store.finish_answer(finish(first))
         assert store.finish_answer(finish(second))
         store.forget_answer(ORDER, second.fence)
-        assert Standing.ANSWERED is announce(store, request=b"other").standing
+        assert IdempotencyStatus.ANSWERED is announce(store, request=b"other").standing
 
     def test_what_somebody_began_and_died_over_is_begun_again(
         self, store: Store, clock: ManualClock
@@ -403,11 +403,13 @@ class KeptAnswers:
         """A4: a minute later, under a higher fence, and with the same begin for its ids."""
         first = announce(store)
         clock.advance(ANSWER_AWAITED_US - 1)
-        assert Standing.RUNNING is announce(store).standing
+        assert IdempotencyStatus.RUNNING is announce(store).standing
         clock.advance(1)
         second = announce(store)
 
-        taken_over = Announced(Standing.BEGUN, first.fence + 1, first.begun_at, is_taken_over=True)
+        taken_over = IdempotencyCheck(
+            IdempotencyStatus.BEGUN, first.fence + 1, first.begun_at, is_taken_over=True
+        )
         assert taken_over == second
         assert not store.finish_answer(finish(first))
         assert store.finish_answer(finish(second))
@@ -416,10 +418,10 @@ class KeptAnswers:
         """A4."""
         store.finish_answer(finish(announce(store)))
         clock.advance(ANSWER_KEPT_US - 1)
-        assert Standing.ANSWERED is announce(store).standing
+        assert IdempotencyStatus.ANSWERED is announce(store).standing
         clock.advance(1)
 
-        assert Standing.BEGUN is announce(store, request=b"other").standing
+        assert IdempotencyStatus.BEGUN is announce(store, request=b"other").standing
 
 
 class FrozenSets:
@@ -469,7 +471,7 @@ class FrozenSets:
         assert 4 == prune(store, KEEP).counts[PruneKind.ACCESS]
         assert 0 == prune(store, KEEP).counts[PruneKind.ACCESS]
         assert store.find_session(secret_hash("another"))
-        assert Standing.RUNNING is announce(store, key=key).standing
+        assert IdempotencyStatus.RUNNING is announce(store, key=key).standing
         clock.advance(TOKENS_KEPT_US - 1)
         assert 2 == prune(store, KEEP).counts[PruneKind.ACCESS]
         assert store.find_token(token.prefix)
@@ -478,20 +480,22 @@ class FrozenSets:
         assert [lasting] == store.list_tokens(None)
 
 
-def announce(store: Store, *, key: AnswerKey = ORDER, request: bytes = b"order") -> Announced:
+def announce(
+    store: Store, *, key: IdempotencyKey = ORDER, request: bytes = b"order"
+) -> IdempotencyCheck:
     """Announce an order."""
-    return store.begin_answer(BeginAnswer(key=key, request_hash=request))
+    return store.begin_answer(BeginRequest(key=key, request_hash=request))
 
 
-def finish(announced: Announced) -> FinishAnswer:
+def finish(announced: IdempotencyCheck) -> FinishAnswer:
     """Return the answer to an order that was begun."""
-    assert Standing.BEGUN is announced.standing
+    assert IdempotencyStatus.BEGUN is announced.standing
     return FinishAnswer(key=ORDER, fence=announced.fence, answer=ANSWER)
 
 
-def frozen(number: int, ids: tuple[RunId, ...] = ()) -> Freeze:
+def frozen(number: int, ids: tuple[RunId, ...] = ()) -> CreateSelection:
     """Return the order to keep a set of runs."""
-    return Freeze(
+    return CreateSelection(
         id=schedule_id(0, number.to_bytes(10)),
         tenant="acme",
         made_by="ada",

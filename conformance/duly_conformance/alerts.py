@@ -9,15 +9,15 @@ import pytest
 
 from duly.domain.alert_rules import AlertKind, Rulebook, read_rule
 from duly.domain.alerts import (
+    AlertPolicy,
     AlertState,
+    AlertTransition,
     Condition,
+    DeliveryOutcome,
     DeliveryState,
-    Observation,
+    DetectorResult,
+    NoticeKind,
     Silence,
-    Standards,
-    Step,
-    Told,
-    Tried,
     decide,
     delivery_id,
 )
@@ -32,14 +32,14 @@ from duly.store.ports.alerts import (
     WATCH_TTL_US,
     AcknowledgeAlert,
     AlertFilter,
+    AlertSettingKind,
     ApplyAlerts,
     FindTrouble,
-    HoldWatch,
     RemoveTerm,
-    SetTerm,
+    RenewWatcherLease,
+    SetAlertSetting,
     SettleDelivery,
-    TermSort,
-    WatchFence,
+    WatcherFence,
 )
 from duly.store.ports.execution import Report
 from duly.store.ports.maintenance import Prune, PruneKind, Retention
@@ -48,17 +48,17 @@ from duly_conformance.kit import MINUTE_US, SECOND_US
 from duly_conformance.steps import maintain
 
 if TYPE_CHECKING:
-    from duly.domain.alerts import AlertRecord, Change
+    from duly.domain.alerts import AlertChange, AlertRecord
     from duly.engine.manual_clock import ManualClock
     from duly.store.ports import Store
-    from duly.store.ports.alerts import Trouble, Watch
+    from duly.store.ports.alerts import UnusualRuns, Watch
 
 
 WINDOW_US = 15 * MINUTE_US
 STALL_US = 30 * SECOND_US
 
 
-def find(store: Store, **parts: Any) -> Trouble:
+def find(store: Store, **parts: Any) -> UnusualRuns:
     """Look for trouble."""
     windows = dict.fromkeys(("died_us", "early_us", "made_us"), WINDOW_US)
     return store.find_trouble(FindTrouble(**{**windows, **parts}))
@@ -194,14 +194,14 @@ CHANNELS = ("log", "mail")
 
 def hold(store: Store, holder: bytes = OURS, **parts: Any) -> Watch:
     """Ask for the watch."""
-    return store.hold_watch(HoldWatch(holder=holder, name=holder.decode(), **parts))
+    return store.hold_watch(RenewWatcherLease(holder=holder, name=holder.decode(), **parts))
 
 
-def watch(store: Store, holder: bytes = OURS) -> WatchFence:
+def watch(store: Store, holder: bytes = OURS) -> WatcherFence:
     """Take the watch."""
     held = hold(store, holder)
     assert held.is_held
-    return WatchFence(holder, held.epoch)
+    return WatcherFence(holder, held.epoch)
 
 
 def condition(subject: str = "queue mail", **parts: Any) -> Condition:
@@ -221,17 +221,19 @@ def condition(subject: str = "queue mail", **parts: Any) -> Condition:
 
 def decided(
     store: Store, *conditions: Condition, silences: tuple[Silence, ...] = (), **rule: Any
-) -> list[Change]:
+) -> list[AlertChange]:
     """Decide by what the store has, with no waits unless told."""
     watched = store.load_watched()
     terms = {"hold_for": "0s", "clear_for": "0s"} | rule
     rules = Rulebook([read_rule(str(kind), terms) for kind in AlertKind])
-    standards = Standards(rules=rules, silences=silences, channels=CHANNELS)
-    seen = Observation(conditions=conditions, kinds=EVERYTHING)
+    standards = AlertPolicy(rules=rules, silences=silences, channels=CHANNELS)
+    seen = DetectorResult(conditions=conditions, kinds=EVERYTHING)
     return decide(watched.alerts, seen, standards, watched.now)
 
 
-def look(store: Store, fence: WatchFence, *conditions: Condition, **parts: Any) -> list[Step]:
+def look(
+    store: Store, fence: WatcherFence, *conditions: Condition, **parts: Any
+) -> list[AlertTransition]:
     """Decide, and write what was decided; return the steps."""
     held_at = hold(store, fence.holder).now
     changes = decided(store, *conditions, **parts)
@@ -250,11 +252,11 @@ def actions(store: Store, prefix: str = "alert") -> list[str]:
     return [action for action in found if action.startswith(prefix)]
 
 
-def lose(store: Store, clock: ManualClock, how: str) -> WatchFence:
+def lose(store: Store, clock: ManualClock, how: str) -> WatcherFence:
     """Return the fence of somebody who has the watch no more."""
     fence = watch(store)
     if how == "never":
-        return WatchFence(THEIRS, fence.epoch)
+        return WatcherFence(THEIRS, fence.epoch)
     if how == "of an earlier epoch":
         store.release_watch(fence)
         watch(store)
@@ -315,8 +317,8 @@ class Watching:
     def test_a_watch_that_is_given_up_is_free_at_once(self, store: Store) -> None:
         """V3: and only its holder gives it up."""
         fence = watch(store)
-        store.release_watch(WatchFence(THEIRS, fence.epoch))
-        store.release_watch(WatchFence(OURS, fence.epoch + 1))
+        store.release_watch(WatcherFence(THEIRS, fence.epoch))
+        store.release_watch(WatcherFence(OURS, fence.epoch + 1))
         is_kept = not hold(store, THEIRS).is_held
 
         store.release_watch(fence)
@@ -347,7 +349,7 @@ class AlertsOnRecord:
 
         (alert,) = listed(store)
         now = clock.now_us()
-        assert [Step.RAISED] == done
+        assert [AlertTransition.RAISED] == done
         assert (AlertState.OPEN, now, now, CHANNELS) == (
             alert.state,
             alert.raised_at,
@@ -356,7 +358,7 @@ class AlertsOnRecord:
         )
         assert condition().evidence == alert.evidence
         assert (alert, (alert,)) == (store.get_alert(alert.id), store.load_watched().alerts)
-        assert [(delivery_id(alert.id, Told.RAISED, name), name) for name in CHANNELS] == [
+        assert [(delivery_id(alert.id, NoticeKind.RAISED, name), name) for name in CHANNELS] == [
             (one.id, one.channel) for one in store.list_deliveries(alert.id)
         ]
         (entry,) = steps.audit(store, action="alert.raised")
@@ -395,11 +397,16 @@ class AlertsOnRecord:
         back = look(store, fence, condition())
 
         newest, oldest = listed(store)
-        assert ([Step.RESOLVED], [Step.RAISED]) == (gone, back)
+        assert ([AlertTransition.RESOLVED], [AlertTransition.RAISED]) == (gone, back)
         assert (AlertState.OPEN, AlertState.RESOLVED) == (newest.state, oldest.state)
         assert clock.now_us() - 1000 == oldest.resolved_at
         told = [one.told for one in store.list_deliveries(oldest.id)]
-        assert [Told.RAISED, Told.RAISED, Told.RESOLVED, Told.RESOLVED] == told
+        assert [
+            NoticeKind.RAISED,
+            NoticeKind.RAISED,
+            NoticeKind.RESOLVED,
+            NoticeKind.RESOLVED,
+        ] == told
         assert ["alert.raised", "alert.resolved", "alert.raised"] == actions(store)
 
     def test_what_comes_and_goes_in_time_is_one_alert(
@@ -415,14 +422,14 @@ class AlertsOnRecord:
             done.append(look(store, fence, *[condition()] * found, **waits))
 
         assert [
-            [Step.NOTED],
-            [Step.FORGOTTEN],
-            [Step.NOTED],
-            [Step.RAISED],
-            [Step.GONE],
-            [Step.BACK],
-            [Step.GONE],
-            [Step.RESOLVED],
+            [AlertTransition.NOTED],
+            [AlertTransition.FORGOTTEN],
+            [AlertTransition.NOTED],
+            [AlertTransition.RAISED],
+            [AlertTransition.GONE],
+            [AlertTransition.BACK],
+            [AlertTransition.GONE],
+            [AlertTransition.RESOLVED],
         ] == done
         assert 1 == len(listed(store))
         assert ["alert.raised", "alert.resolved"] == actions(store)
@@ -440,7 +447,7 @@ class AlertsOnRecord:
         done = look(store, fence, condition(), silences=quiet)
 
         assert (AlertState.OPEN, None, ()) == (silenced.state, silenced.told_at, before)
-        assert [Step.TOLD] == done
+        assert [AlertTransition.TOLD] == done
         assert 2 == len(store.load_deliveries(10).due)
         assert ["alert.raised", "alert.told"] == actions(store)
 
@@ -557,8 +564,12 @@ class AlertsOnRecord:
         fence = watch(store)
         look(store, fence, condition("queue a"), condition("queue b"))
         look(store, fence, condition("queue b"))
-        said = SetTerm(
-            sort=TermSort.SILENCE, name="s", terms={}, until=clock.now_us() + 1, actor=PERSON
+        said = SetAlertSetting(
+            sort=AlertSettingKind.SILENCE,
+            name="s",
+            terms={},
+            until=clock.now_us() + 1,
+            actor=PERSON,
         )
         store.set_alert_term(said)
         (resolved,) = listed(store, states=frozenset({AlertState.RESOLVED}))
@@ -583,12 +594,15 @@ class Deliveries:
         fence = watch(store)
         look(store, fence, condition())
         first, second = store.load_deliveries(10).due
-        again = Tried(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
+        again = DeliveryOutcome(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
 
         told = [
             store.settle_delivery(
                 SettleDelivery(
-                    fence=fence, id=first.delivery.id, tries=0, tried=Tried(DeliveryState.DONE)
+                    fence=fence,
+                    id=first.delivery.id,
+                    tries=0,
+                    tried=DeliveryOutcome(DeliveryState.DONE),
                 )
             ),
             store.settle_delivery(
@@ -617,8 +631,10 @@ class Deliveries:
         fence = watch(store)
         look(store, fence, condition())
         due = store.load_deliveries(1).due[0].delivery
-        done = SettleDelivery(fence=fence, id=due.id, tries=0, tried=Tried(DeliveryState.DONE))
-        failed = replace(done, tried=Tried(DeliveryState.GIVEN_UP, error="no"))
+        done = SettleDelivery(
+            fence=fence, id=due.id, tries=0, tried=DeliveryOutcome(DeliveryState.DONE)
+        )
+        failed = replace(done, tried=DeliveryOutcome(DeliveryState.GIVEN_UP, error="no"))
 
         assert [True, False, False] == [store.settle_delivery(one) for one in (done, done, failed)]
         assert [] == actions(store, "alert.undelivered")
@@ -628,7 +644,7 @@ class Deliveries:
         fence = watch(store)
         look(store, fence, condition())
         due = store.load_deliveries(1).due[0].delivery
-        tried = Tried(DeliveryState.GIVEN_UP, error="no such address")
+        tried = DeliveryOutcome(DeliveryState.GIVEN_UP, error="no such address")
 
         store.settle_delivery(SettleDelivery(fence=fence, id=due.id, tries=0, tried=tried))
 
@@ -650,7 +666,9 @@ class Deliveries:
         store.release_watch(fence)
         due = store.load_deliveries(1).due[0].delivery
         stale = lose(store, clock, how)
-        order = SettleDelivery(fence=stale, id=due.id, tries=0, tried=Tried(DeliveryState.DONE))
+        order = SettleDelivery(
+            fence=stale, id=due.id, tries=0, tried=DeliveryOutcome(DeliveryState.DONE)
+        )
 
         assert not store.settle_delivery(order)
         assert due.id in {one.delivery.id for one in store.load_deliveries(10).due}
@@ -672,8 +690,8 @@ class Deliveries:
         fence = watch(store)
         look(store, fence, condition())
         done, late = store.load_deliveries(10).due
-        later = Tried(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
-        for one, tried in ((done, Tried(DeliveryState.DONE)), (late, later)):
+        later = DeliveryOutcome(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
+        for one, tried in ((done, DeliveryOutcome(DeliveryState.DONE)), (late, later)):
             order = SettleDelivery(fence=fence, id=one.delivery.id, tries=0, tried=tried)
             assert store.settle_delivery(order)
         look(store, fence)
@@ -681,7 +699,7 @@ class Deliveries:
         before = store.load_deliveries(10)
         clock.advance(5_000_000)
         (begun,) = [one for one in store.load_deliveries(10).due if one.delivery.told == "raised"]
-        gone = Tried(DeliveryState.GIVEN_UP, error="no")
+        gone = DeliveryOutcome(DeliveryState.GIVEN_UP, error="no")
         order = SettleDelivery(fence=fence, id=begun.delivery.id, tries=1, tried=gone)
         assert store.settle_delivery(order)
         after = store.load_deliveries(10)
@@ -699,7 +717,7 @@ class Deliveries:
         look(store, fence, *(condition(f"queue {name}") for name in "abc"))
         mail = [one for one in store.load_deliveries(10).due if one.delivery.channel == "mail"]
         for one in mail:
-            wait = Tried(DeliveryState.PENDING, wait_us=10, error="busy")
+            wait = DeliveryOutcome(DeliveryState.PENDING, wait_us=10, error="busy")
             order = SettleDelivery(fence=fence, id=one.delivery.id, tries=0, tried=wait)
             assert store.settle_delivery(order)
         clock.advance(10)
@@ -721,7 +739,7 @@ class Deliveries:
         fence = watch(store)
         look(store, fence, condition())
         due = store.load_deliveries(1).due[0].delivery
-        wait = Tried(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
+        wait = DeliveryOutcome(DeliveryState.PENDING, wait_us=5_000_000, error="busy")
         order = SettleDelivery(fence=fence, id=due.id, tries=0, tried=wait)
         assert store.settle_delivery(order)
         clock.set(now)
@@ -736,15 +754,15 @@ class AlertTerms:
 
     def test_what_was_said_is_kept_and_replaced(self, store: Store, clock: ManualClock) -> None:
         """V3, A2: with who said it, before and after."""
-        order = SetTerm(
-            sort=TermSort.RULE, name="mail", terms={"threshold": 3, "ß": [1]}, actor=PERSON
+        order = SetAlertSetting(
+            sort=AlertSettingKind.RULE, name="mail", terms={"threshold": 3, "ß": [1]}, actor=PERSON
         )
         store.set_alert_term(order)
         clock.advance(1)
 
         made = store.set_alert_term(replace(order, terms={"threshold": 4}))
 
-        assert [made] == store.list_alert_terms(TermSort.RULE)
+        assert [made] == store.list_alert_terms(AlertSettingKind.RULE)
         assert ({"threshold": 4}, clock.now_us(), "anna", "because") == (
             made.terms,
             made.set_at,
@@ -758,50 +776,70 @@ class AlertTerms:
 
     def test_sorts_do_not_meet(self, store: Store) -> None:
         """V3: a rule and a channel may have one name."""
-        for sort in TermSort:
-            store.set_alert_term(SetTerm(sort=sort, name="x", terms={"of": sort}, actor=PERSON))
+        for sort in AlertSettingKind:
+            store.set_alert_term(
+                SetAlertSetting(sort=sort, name="x", terms={"of": sort}, actor=PERSON)
+            )
 
-        assert [[{"of": str(sort)}] for sort in TermSort] == [
-            [one.terms for one in store.list_alert_terms(sort)] for sort in TermSort
+        assert [[{"of": str(sort)}] for sort in AlertSettingKind] == [
+            [one.terms for one in store.list_alert_terms(sort)] for sort in AlertSettingKind
         ]
 
     def test_a_new_name_is_nobody_elses(self, store: Store) -> None:
         """V3, L2."""
-        order = SetTerm(
-            sort=TermSort.SILENCE, name="x", tenant="acme", terms={}, until=None, actor=PERSON
+        order = SetAlertSetting(
+            sort=AlertSettingKind.SILENCE,
+            name="x",
+            tenant="acme",
+            terms={},
+            until=None,
+            actor=PERSON,
         )
         store.set_alert_term(order)
 
         for other in (replace(order, is_new=True), replace(order, tenant="else")):
             with pytest.raises(Conflict, match="is there already"):
                 store.set_alert_term(other)
-        assert ["acme"] == [one.tenant for one in store.list_alert_terms(TermSort.SILENCE)]
+        assert ["acme"] == [one.tenant for one in store.list_alert_terms(AlertSettingKind.SILENCE)]
 
     def test_what_is_taken_back_is_gone(self, store: Store) -> None:
         """V3, A2, L2: once, and only by whose it is."""
-        order = SetTerm(sort=TermSort.CHANNEL, name="x", tenant="acme", terms={}, actor=PERSON)
+        order = SetAlertSetting(
+            sort=AlertSettingKind.CHANNEL, name="x", tenant="acme", terms={}, actor=PERSON
+        )
         store.set_alert_term(order)
-        gone = RemoveTerm(sort=TermSort.CHANNEL, name="x", actor=PERSON)
+        gone = RemoveTerm(sort=AlertSettingKind.CHANNEL, name="x", actor=PERSON)
 
         done = [
             store.remove_alert_term(one)
             for one in (replace(gone, tenant="else"), replace(gone, tenant="acme"), gone)
         ]
 
-        assert ([False, True, False], []) == (done, store.list_alert_terms(TermSort.CHANNEL))
+        assert ([False, True, False], []) == (
+            done,
+            store.list_alert_terms(AlertSettingKind.CHANNEL),
+        )
         assert ["alert-channel.set", "alert-channel.removed"] == actions(store)
 
     def test_a_silence_is_over_by_itself(self, store: Store, clock: ManualClock) -> None:
         """V3: by the store's clock."""
         until = clock.now_us() + 5
-        order = SetTerm(sort=TermSort.SILENCE, name="x", terms={}, until=until, actor=PERSON)
+        order = SetAlertSetting(
+            sort=AlertSettingKind.SILENCE, name="x", terms={}, until=until, actor=PERSON
+        )
         store.set_alert_term(order)
         clock.advance(4)
-        before = len(store.list_alert_terms(TermSort.SILENCE)), len(store.load_watched().terms)
+        before = (
+            len(store.list_alert_terms(AlertSettingKind.SILENCE)),
+            len(store.load_watched().terms),
+        )
         clock.advance(1)
 
         assert (1, 1) == before
-        assert ([], ()) == (store.list_alert_terms(TermSort.SILENCE), store.load_watched().terms)
+        assert ([], ()) == (
+            store.list_alert_terms(AlertSettingKind.SILENCE),
+            store.load_watched().terms,
+        )
 
     def test_of_two_who_saw_the_same_one_is_kept(self, store: Store) -> None:
         """V3, S4: who was slower is refused by name, and nothing of the faster one is lost."""
@@ -816,7 +854,7 @@ class AlertTerms:
         with pytest.raises(Outdated):
             store.remove_alert_term(_removal(first.version))
 
-        assert [second] == store.list_alert_terms(TermSort.RULE)
+        assert [second] == store.list_alert_terms(AlertSettingKind.RULE)
         assert ["alert-rule.set"] * 2 == actions(store)
         assert store.remove_alert_term(_removal(second.version))
         with pytest.raises(Outdated, match="taken back"):
@@ -829,7 +867,7 @@ class AlertTerms:
         versions = [store.set_alert_term(replace(said, terms={"n": n})).version for n in range(2)]
         clock.set(clock.now_us() - 60_000_000)
         versions.append(store.set_alert_term(replace(said, terms={"n": 3})).version)
-        (kept,) = store.list_alert_terms(TermSort.RULE)
+        (kept,) = store.list_alert_terms(AlertSettingKind.RULE)
 
         assert sorted(set(versions)) == versions
         assert kept.version == versions[-1] > UNSAID
@@ -844,9 +882,9 @@ class AlertTerms:
         assert ["alert-rule.set"] == actions(store)
 
 
-def _rule(terms: dict[str, int]) -> SetTerm:
-    return SetTerm(sort=TermSort.RULE, name="queue-age", terms=terms, actor=PERSON)
+def _rule(terms: dict[str, int]) -> SetAlertSetting:
+    return SetAlertSetting(sort=AlertSettingKind.RULE, name="queue-age", terms=terms, actor=PERSON)
 
 
 def _removal(version: int) -> RemoveTerm:
-    return RemoveTerm(sort=TermSort.RULE, name="queue-age", actor=PERSON, version=version)
+    return RemoveTerm(sort=AlertSettingKind.RULE, name="queue-age", actor=PERSON, version=version)

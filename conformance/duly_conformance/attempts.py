@@ -13,7 +13,7 @@ from duly.domain.outcomes import (
     CancelledEnd,
     Failed,
     GaveUp,
-    GivenBack,
+    ReturnedToQueue,
     Snoozed,
     Succeeded,
     TimedOut,
@@ -21,27 +21,27 @@ from duly.domain.outcomes import (
 from duly.domain.policies import Retry
 from duly.domain.runs import (
     LINES_PER_ATTEMPT_MAX,
-    LateWord,
+    AttemptCounts,
+    LateReport,
     LogLine,
     Progress,
     ProgressRecord,
     Reason,
     TaskPolicy,
-    Tries,
 )
-from duly.domain.verification import ScopeReport, check_of
+from duly.domain.verification import ItemReport, check_of
 from duly.errors import LeaseLost, StoreUnavailable, UsageError
 from duly.store.ports.dispatch import MemberId, MemberKind
 from duly.store.ports.execution import (
     WORKER_TTL_US,
-    Beat,
+    ClaimRef,
     ClaimRuns,
     FinishResult,
-    Hold,
+    Heartbeat,
     Report,
     SaveCheckpoint,
-    Stop,
-    StopKind,
+    StopOrder,
+    StopReason,
 )
 from duly_conformance import kit, steps
 from duly_conformance import steps as work
@@ -75,7 +75,7 @@ class Breathing:
         worker = work.join_worker(store)
         for _ in range(3):
             clock.advance(WORKER_TTL_US - 1)
-            beaten = store.beat(Beat(worker=worker, slots=4, leaked=1))
+            beaten = store.beat(Heartbeat(worker=worker, slots=4, leaked=1))
 
             assert (True, clock.now_us(), (), ()) == (
                 beaten.is_alive,
@@ -97,7 +97,7 @@ class Breathing:
         lost = work.lost_claims(store)
         assert not store.claim_runs(ClaimRuns(worker=worker, limit=1)).is_alive
 
-        beaten = store.beat(Beat(worker=worker, holds=(claimed.hold,)))
+        beaten = store.beat(Heartbeat(worker=worker, holds=(claimed.hold,)))
 
         assert 1 == len(lost)
         assert (True, (), ()) == (beaten.is_alive, beaten.stops, beaten.strays)
@@ -112,15 +112,15 @@ class Breathing:
         work.declare_dead(store, clock, declared)
         everybody = (left, declared, MemberId(4711))
 
-        assert not any(store.beat(Beat(worker=one)).is_alive for one in everybody)
+        assert not any(store.beat(Heartbeat(worker=one)).is_alive for one in everybody)
         clock.set(clock.now_us() - WORKER_TTL_US)
-        assert not any(store.beat(Beat(worker=one)).is_alive for one in everybody)
+        assert not any(store.beat(Heartbeat(worker=one)).is_alive for one in everybody)
 
     def test_nothing_of_what_goes_well_must_stop(self, store: Store) -> None:
         """R4."""
         worker, claimed = work.queue_and_take(store)
 
-        beaten = store.beat(Beat(worker=worker, holds=(claimed.hold,)))
+        beaten = store.beat(Heartbeat(worker=worker, holds=(claimed.hold,)))
 
         assert ((), ()) == (beaten.stops, beaten.strays)
 
@@ -128,10 +128,10 @@ class Breathing:
         """R4, R9: a beat whose answer was lost is not the last one to say so."""
         worker, claimed = work.queue_and_take(store)
         store.cancel_run(cancel_run(claimed.record.id))
-        order = Beat(worker=worker, holds=(claimed.hold,))
+        order = Heartbeat(worker=worker, holds=(claimed.hold,))
 
         for _ in range(2):
-            assert (Stop(claimed.hold, StopKind.CANCEL),) == store.beat(order).stops
+            assert (StopOrder(claimed.hold, StopReason.CANCEL),) == store.beat(order).stops
 
     def test_what_is_no_longer_ours_is_gone(self, store: Store) -> None:
         """R4, INV-5: of another worker, under another fence, over, or never heard of."""
@@ -139,13 +139,13 @@ class Breathing:
         other, theirs = work.queue_and_take(store, "theirs")
         over_worker, over = work.queue_and_take(store, "over")
         work.end(store, over_worker, over, Succeeded())
-        stale = Hold(mine.record.id, mine.tries.fence + 1)
-        unknown = Hold(kit.run_id("nobody"), 1)
+        stale = ClaimRef(mine.record.id, mine.tries.fence + 1)
+        unknown = ClaimRef(kit.run_id("nobody"), 1)
         holds = (theirs.hold, mine.hold, stale, over.hold, unknown)
 
-        beaten = store.beat(Beat(worker=worker, holds=holds))
+        beaten = store.beat(Heartbeat(worker=worker, holds=holds))
 
-        gone = tuple(Stop(hold, StopKind.GONE) for hold in holds if hold != mine.hold)
+        gone = tuple(StopOrder(hold, StopReason.GONE) for hold in holds if hold != mine.hold)
         assert gone == beaten.stops
         assert other != worker
 
@@ -156,9 +156,9 @@ class Breathing:
         work.take(store, worker)
         work.queue_and_take(store, "theirs")
 
-        beaten = store.beat(Beat(worker=worker, holds=(named.hold,)))
+        beaten = store.beat(Heartbeat(worker=worker, holds=(named.hold,)))
 
-        assert tuple(Hold(run_id, 1) for run_id in sorted(strays)) == beaten.strays
+        assert tuple(ClaimRef(run_id, 1) for run_id in sorted(strays)) == beaten.strays
 
     def test_a_claim_under_another_fence_is_a_stray_of_its_own(
         self, store: Store, clock: ManualClock
@@ -169,16 +169,19 @@ class Breathing:
         work.fire_retries(store, clock)
         again = work.take_one(store, worker)
 
-        beaten = store.beat(Beat(worker=worker, holds=(first.hold,)))
+        beaten = store.beat(Heartbeat(worker=worker, holds=(first.hold,)))
 
-        assert ((Stop(first.hold, StopKind.GONE),), (again.hold,)) == (beaten.stops, beaten.strays)
+        assert ((StopOrder(first.hold, StopReason.GONE),), (again.hold,)) == (
+            beaten.stops,
+            beaten.strays,
+        )
 
     def test_the_dead_have_no_strays(self, store: Store) -> None:
         """R4: what they held is somebody else's to settle."""
         worker, _ = work.queue_and_take(store)
         store.leave(worker)
 
-        beaten = store.beat(Beat(worker=worker))
+        beaten = store.beat(Heartbeat(worker=worker))
 
         assert (False, ()) == (beaten.is_alive, beaten.strays)
 
@@ -342,7 +345,7 @@ class Reporting:
         """R4, INV-5: of another worker, or under a fence that no longer holds."""
         worker, mine = work.queue_and_take(store)
         _, theirs = work.queue_and_take(store, "theirs")
-        stale = Hold(mine.record.id, mine.tries.fence + 1)
+        stale = ClaimRef(mine.record.id, mine.tries.fence + 1)
 
         said = {"started_at": 5, "progress": Progress(1), "lines": (line("hello"),)}
         reports = [
@@ -373,7 +376,7 @@ class Reporting:
         """R4, R5, INV-5."""
         worker, claimed = work.queue_and_take(store)
         other = work.join_worker(store)
-        stale = Hold(claimed.record.id, claimed.tries.fence + 1)
+        stale = ClaimRef(claimed.record.id, claimed.tries.fence + 1)
         store.save_checkpoint(checkpoint(worker, claimed.hold, "", "1"))
 
         assert not store.save_checkpoint(checkpoint(other, claimed.hold, "", "2"))
@@ -433,7 +436,7 @@ def traces(store: Store, claimed: ClaimedRun) -> tuple[list[object], list[object
     return [*store.list_progress(run_id, 10)], [*store.list_lines(run_id, 0, 10)]
 
 
-def checkpoint(worker: MemberId, hold: Hold, partition: str, state: str) -> SaveCheckpoint:
+def checkpoint(worker: MemberId, hold: ClaimRef, partition: str, state: str) -> SaveCheckpoint:
     """Return the order to remember a state."""
     return SaveCheckpoint(worker=worker, hold=hold, partition=partition, state=state)
 
@@ -444,7 +447,7 @@ ENDS_OF_OPEN_RUNS: dict[str, End] = {
     "failed": RETRYABLE,
     "fatal": work.FATAL,
     "snoozed": Snoozed(HOUR_US),
-    "given back": GivenBack(Reason.SHUTDOWN, is_started=True),
+    "given back": ReturnedToQueue(Reason.SHUTDOWN, is_started=True),
 }
 BUDGET_SPENT = TaskPolicy(retry=Retry(1))
 
@@ -468,10 +471,10 @@ class EndingAndTaking:
     def test_what_goes_back_to_the_queue_may_be_taken_again(self, store: Store) -> None:
         """R4: under the next fence."""
         worker, claimed = work.queue_and_take(store)
-        back = finish(claimed, GivenBack(Reason.SHUTDOWN, is_started=True))
+        back = finish(claimed, ReturnedToQueue(Reason.SHUTDOWN, is_started=True))
         _, taken = store.finish_and_claim([back], ClaimRuns(worker=worker, limit=10))
 
-        assert [Hold(claimed.run_id, 2)] == [run.hold for run in taken.runs]
+        assert [ClaimRef(claimed.run_id, 2)] == [run.hold for run in taken.runs]
 
     def test_ends_of_every_kind_are_told_together(self, store: Store) -> None:
         """R3: plain ones and others, and one that is refused."""
@@ -479,7 +482,7 @@ class EndingAndTaking:
         for text in ("a", "b"):
             work.queue(store, text)
         plain, other = work.take(store, worker)
-        unknown = replace(finish(plain, Succeeded()), hold=Hold(run_id("nobody"), 1))
+        unknown = replace(finish(plain, Succeeded()), hold=ClaimRef(run_id("nobody"), 1))
         finished, taken = store.finish_and_claim(
             [finish(plain, Succeeded()), unknown, finish(other, RETRYABLE)],
             ClaimRuns(worker=worker, limit=10),
@@ -523,7 +526,7 @@ class Ending:
             finished_at=clock.now_us(),
             started_at=started_at,
             result='{"sent":3}',
-            tries=Tries(1, 1, 1, claimed.claimed_at),
+            tries=AttemptCounts(1, 1, 1, claimed.claimed_at),
         )
         assert expected == record
         (attempt,) = store.list_attempts(record.id)
@@ -599,7 +602,7 @@ class Ending:
     ) -> None:
         """R9, R1: nothing is lost, and nothing paid; unstarted it has no number."""
         clock.advance(1)
-        how = GivenBack(Reason.SHUTDOWN, is_started=is_started)
+        how = ReturnedToQueue(Reason.SHUTDOWN, is_started=is_started)
         record = ended(store, how)
 
         assert (RunState.QUEUED, None, None) == told(record)
@@ -665,7 +668,7 @@ class Ending:
         for text in ("a", "b", "c", "d"):
             work.queue(store, text)
         first, dying, stale, last = work.take(store, worker)
-        old = replace(finish(stale, Succeeded()), hold=Hold(stale.record.id, 7))
+        old = replace(finish(stale, Succeeded()), hold=ClaimRef(stale.record.id, 7))
         ends = [finish(first, Succeeded()), finish(dying, work.FATAL), old]
 
         finished = store.finish_runs(worker, [*ends, finish(last, work.FATAL)])
@@ -714,7 +717,7 @@ class LateCompletions:
             RETRYABLE,
             work.FATAL,
             GaveUp(Reason.GAVE_UP, "never"),
-            GivenBack(Reason.SHUTDOWN, is_started=False),
+            ReturnedToQueue(Reason.SHUTDOWN, is_started=False),
         ],
         ids=["succeeded", "failed", "dead", "gave up", "given back"],
     )
@@ -764,7 +767,7 @@ class LateCompletions:
         assert before == snapshot(store).without_audit()
         assert ([], []) == (store.list_progress(the_run, 9), store.list_lines(the_run, 0, 9))
         first, second = store.list_attempts(the_run)
-        word = LateWord(state=AttemptState.SUCCEEDED, at=clock.now_us(), result='"sent"')
+        word = LateReport(state=AttemptState.SUCCEEDED, at=clock.now_us(), result='"sent"')
         assert (AttemptState.LOST, word) == (first.state, first.late)
         assert (None, heir) == (second.late, second.worker)
         (entry,) = steps.audit(store, action="attempt.refused")
@@ -813,7 +816,7 @@ class LateCompletions:
     def test_a_run_that_nobody_knows_can_not_be_finished(self, store: Store) -> None:
         """R4: and the refusal is on the trail."""
         worker, claimed = work.queue_and_take(store)
-        unknown = replace(finish(claimed, Succeeded()), hold=Hold(run_id("nobody"), 1))
+        unknown = replace(finish(claimed, Succeeded()), hold=ClaimRef(run_id("nobody"), 1))
 
         assert (REFUSED,) == store.finish_runs(worker, [unknown]).results
         (entry,) = steps.audit(store, action="attempt.refused")
@@ -941,7 +944,7 @@ class FinishingWithin:
             "more",
             progress=Progress(3, 3, None),
             lines=(LogLine(store.now(), "info", "paid"),),
-            scope=ScopeReport(expected=3, done=("a", "b", "c")),
+            scope=ItemReport(expected=3, done=("a", "b", "c")),
             follow_up=check,
         )
 

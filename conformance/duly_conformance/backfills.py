@@ -10,10 +10,10 @@ import pytest
 from duly.domain.backfill import (
     FILLED,
     BackfillMode,
+    BackfillOccurrenceKind,
     BackfillOrder,
+    BackfillSpan,
     BackfillStatus,
-    SlotClass,
-    Span,
     first_of,
     next_step,
     slots_of,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from duly.store.ports.dispatch import Fence
 
 SLOTS = 5
-EVERYTHING = frozenset(SlotClass) - {SlotClass.IN_FLIGHT}
+EVERYTHING = frozenset(BackfillOccurrenceKind) - {BackfillOccurrenceKind.IN_FLIGHT}
 
 
 class Backfilling:
@@ -136,7 +136,11 @@ class Backfilling:
         stepped = step(store, second, fence=fence, count=3)
 
         kinds = [slot.kind for slot in store.list_slots(second.id, None, 100)]
-        assert [SlotClass.SUCCEEDED, SlotClass.IN_FLIGHT, SlotClass.MISSING] == kinds
+        assert [
+            BackfillOccurrenceKind.SUCCEEDED,
+            BackfillOccurrenceKind.IN_FLIGHT,
+            BackfillOccurrenceKind.MISSING,
+        ] == kinds
         assert (1, 3) == (stepped.made, seen(store, second).looked_at)
 
     def test_what_failed_gets_another_run_that_names_the_first(
@@ -160,7 +164,7 @@ class Backfilling:
         finish_one(store)
         step(store, third, fence=fence, count=1)
         (slot,) = store.list_slots(third.id, None, 100)
-        assert SlotClass.SUCCEEDED == slot.kind
+        assert BackfillOccurrenceKind.SUCCEEDED == slot.kind
 
     @pytest.mark.parametrize("mode", BackfillMode)
     def test_what_has_succeeded_is_made_again_only_on_purpose(
@@ -182,7 +186,7 @@ class Backfilling:
     ) -> None:
         """M2."""
         record = past(store, clock)
-        backfill = begun(store, record, classes=frozenset((SlotClass.FAILED,)))
+        backfill = begun(store, record, classes=frozenset((BackfillOccurrenceKind.FAILED,)))
 
         assert 0 == step(store, backfill).made
         assert (BackfillStatus.DONE, SLOTS) == (
@@ -321,7 +325,7 @@ class BackfillOrders:
     def test_it_is_forgotten_with_its_schedule(self, store: Store, clock: ManualClock) -> None:
         """D6: what was done about occurrences, too; not before the schedule is."""
         record = past(store, clock)
-        backfill = begun(store, record, classes=frozenset((SlotClass.FAILED,)))
+        backfill = begun(store, record, classes=frozenset((BackfillOccurrenceKind.FAILED,)))
         fence = steps.own(store, ttl_us=10 * HOUR_US)
         step(store, backfill, fence=fence)
         steps.delete(store, steps.look(store, record))
@@ -366,8 +370,14 @@ class BackfillOrders:
 
         found = store.classify_slots(record.id, instants(record))
 
-        kinds = [SlotClass.SUCCEEDED, SlotClass.FAILED, SlotClass.IN_FLIGHT]
-        assert [*kinds, SlotClass.MISSING, SlotClass.MISSING] == [slot.kind for slot in found]
+        kinds = [
+            BackfillOccurrenceKind.SUCCEEDED,
+            BackfillOccurrenceKind.FAILED,
+            BackfillOccurrenceKind.IN_FLIGHT,
+        ]
+        assert [*kinds, BackfillOccurrenceKind.MISSING, BackfillOccurrenceKind.MISSING] == [
+            slot.kind for slot in found
+        ]
         assert instants(record) == [slot.scheduled_for for slot in found]
 
 
@@ -428,7 +438,7 @@ def step_from(  # noqa: PLR0913 - as above
     found = store.get_schedule(backfill.schedule_id)
     assert found is not None
     assert backfill.cursor is not None
-    span = Span(backfill.since, backfill.until, backfill.order, backfill.cursor)
+    span = BackfillSpan(backfill.since, backfill.until, backfill.order, backfill.cursor)
     planned = next_step(template_of(found.record), span, backfill.id, count)
     return store.step_backfill(
         StepBackfill(

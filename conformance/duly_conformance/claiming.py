@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from duly.domain.enums import AttemptState, Lane, RunState
-from duly.domain.outcomes import Failed, GivenBack, LostEnd, Snoozed, Succeeded
-from duly.domain.runs import Reason, TaskPolicy, Tries
+from duly.domain.outcomes import Failed, ReturnedToQueue, Snoozed, Succeeded, WorkerLost
+from duly.domain.runs import AttemptCounts, Reason, TaskPolicy
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.errors import Conflict, NotFound
-from duly.store.ports.dispatch import FireDelayed, FireResult, MemberId, MemberKind, Standing
-from duly.store.ports.execution import WORKER_TTL_US, Beat, ClaimRuns, FinishResult
+from duly.store.ports.dispatch import FireDelayed, FireResult, MemberId, MemberKind, WorkerStatus
+from duly.store.ports.execution import WORKER_TTL_US, ClaimRuns, FinishResult, Heartbeat
 from duly.store.ports.operations import OrderWorker, QuarantinedHost
 from duly_conformance import effects, steps
 from duly_conformance import steps as work
@@ -54,7 +54,7 @@ class Claiming:
         (run,) = claimed.runs
         assert (True, clock.now_us()) == (claimed.is_alive, claimed.now)
         assert (run_id, 1, clock.now_us()) == (run.hold.run_id, run.hold.fence, run.claimed_at)
-        assert Tries(1, 1, 0, clock.now_us()) == run.tries
+        assert AttemptCounts(1, 1, 0, clock.now_us()) == run.tries
         assert '{"to":"ada"}' == run.record.call.arguments
         record = work.get_run(store, run_id)
         assert record == run.record
@@ -144,9 +144,9 @@ class Claiming:
         worker = work.join_worker(store, ttl_us=HOUR_US)
         seen = []
         ends = (
-            GivenBack(Reason.SHUTDOWN, is_started=False),
+            ReturnedToQueue(Reason.SHUTDOWN, is_started=False),
             Failed("oh", after_us=0),
-            GivenBack(Reason.SHUTDOWN, is_started=True),
+            ReturnedToQueue(Reason.SHUTDOWN, is_started=True),
             Snoozed(0),
         )
         for how in ends:
@@ -165,7 +165,7 @@ class Claiming:
         """R2, R6: later claims do not move it."""
         worker, first = work.queue_and_take(store)
         began_at = clock.now_us()
-        work.end(store, worker, first, GivenBack(Reason.SHUTDOWN, is_started=True))
+        work.end(store, worker, first, ReturnedToQueue(Reason.SHUTDOWN, is_started=True))
         clock.advance(SECOND_US)
 
         again = work.take_one(store, worker)
@@ -354,7 +354,7 @@ class Order:
         clock.advance(1)
         others = [work.queue(store, "b"), work.queue(store, "z", priority=9)]
         clock.advance(1)
-        work.end(store, worker, back, GivenBack(Reason.SHUTDOWN, is_started=True))
+        work.end(store, worker, back, ReturnedToQueue(Reason.SHUTDOWN, is_started=True))
 
         assert [others[0], back.record.id, others[1]] == work.take_ids(store, worker)
 
@@ -614,7 +614,7 @@ def _queued_as(store: Store, clock: ManualClock, way: str) -> RunId:
             return record.last_run
         case "given back":
             worker, claimed = work.queue_and_take(store, "one", tenant=THEIRS)
-            work.end(store, worker, claimed, GivenBack(Reason.SHUTDOWN, is_started=True))
+            work.end(store, worker, claimed, ReturnedToQueue(Reason.SHUTDOWN, is_started=True))
         case "retry":
             worker, claimed = work.queue_and_take(store, "one", tenant=THEIRS)
             work.end(store, worker, claimed, Failed("again", after_us=SECOND_US))
@@ -626,7 +626,7 @@ def _queued_as(store: Store, clock: ManualClock, way: str) -> RunId:
     return claimed.run_id
 
 
-EITHER = pytest.mark.parametrize("standing", list(Standing))
+EITHER = pytest.mark.parametrize("standing", list(WorkerStatus))
 BY = replace(ADA, reason="it smokes")
 
 
@@ -635,7 +635,7 @@ class TakingOutOfService(AtPlaces):
 
     @EITHER
     def test_it_claims_nothing_more_and_finishes_what_it_holds(
-        self, store: Store, standing: Standing
+        self, store: Store, standing: WorkerStatus
     ) -> None:
         """A1: from the commit on, whether it has heard of it or not; others go on."""
         worker, claimed = work.queue_and_take(store, "held")
@@ -649,36 +649,36 @@ class TakingOutOfService(AtPlaces):
         assert [] == store.check()
 
     @EITHER
-    def test_its_beat_tells_it(self, store: Store, standing: Standing) -> None:
+    def test_its_beat_tells_it(self, store: Store, standing: WorkerStatus) -> None:
         """A1: it is alive all the same, and everybody can see it."""
         worker = work.join_worker(store)
-        assert store.beat(Beat(worker=worker)).standing is None
+        assert store.beat(Heartbeat(worker=worker)).standing is None
 
         order(store, worker, standing)
 
-        beaten = store.beat(Beat(worker=worker))
+        beaten = store.beat(Heartbeat(worker=worker))
         assert (True, standing) == (beaten.is_alive, beaten.standing)
         assert [standing] == [member.standing for member in store.status().members]
 
     @EITHER
-    def test_it_can_be_put_back(self, store: Store, standing: Standing) -> None:
+    def test_it_can_be_put_back(self, store: Store, standing: WorkerStatus) -> None:
         """A1."""
         worker, queued = work.join_worker(store), work.queue(store)
         order(store, worker, standing)
 
         assert order(store, worker, None).standing is None
 
-        assert store.beat(Beat(worker=worker)).standing is None
+        assert store.beat(Heartbeat(worker=worker)).standing is None
         assert [queued] == work.take_ids(store, worker)
 
     def test_who_ordered_it_and_why_is_on_record(self, store: Store) -> None:
         """A2: once, though it is ordered twice."""
         worker = work.join_worker(store)
 
-        order(store, worker, Standing.DRAINING)
-        order(store, worker, Standing.DRAINING)
+        order(store, worker, WorkerStatus.DRAINING)
+        order(store, worker, WorkerStatus.DRAINING)
         order(store, worker, None)
-        order(store, worker, Standing.QUARANTINED, is_fenced=True)
+        order(store, worker, WorkerStatus.QUARANTINED, is_fenced=True)
 
         entries = steps.audit(store)
         assert ["worker.quarantined", "worker.released", "worker.drained"] == [
@@ -697,12 +697,14 @@ class TakingOutOfService(AtPlaces):
         unsafe = work.take_one(store, worker)
         effects.begin(store, worker, unsafe)
 
-        order(store, worker, Standing.QUARANTINED, is_fenced=True)
+        order(store, worker, WorkerStatus.QUARANTINED, is_fenced=True)
 
-        beaten = store.beat(Beat(worker=worker))
+        beaten = store.beat(Heartbeat(worker=worker))
         assert (False, None) == (beaten.is_alive, beaten.standing)
         lost = work.lost_claims(store)
-        assert [True, True] == work.settle_lost(store, work.maintain(store), *lost, how=LostEnd())
+        assert [True, True] == work.settle_lost(
+            store, work.maintain(store), *lost, how=WorkerLost()
+        )
         assert RunState.RETRYING is work.get_run(store, safe.run_id).state
         assert RunState.AMBIGUOUS is work.get_run(store, unsafe.run_id).state
         assert FinishResult.REFUSED == work.end(store, worker, safe, Succeeded())
@@ -713,20 +715,20 @@ class TakingOutOfService(AtPlaces):
     def test_a_process_that_joins_anew_stays_in_quarantine(self, store: Store) -> None:
         """A1: by host and process; one that is started in its place is not."""
         worker, queued = work.join_worker(store, process=7), work.queue(store)
-        order(store, worker, Standing.QUARANTINED, is_fenced=True)
+        order(store, worker, WorkerStatus.QUARANTINED, is_fenced=True)
 
         again = work.join_worker(store, process=7)
-        assert Standing.QUARANTINED is store.beat(Beat(worker=again)).standing
+        assert WorkerStatus.QUARANTINED is store.beat(Heartbeat(worker=again)).standing
         assert [] == work.take(store, again)
         order(store, again, None)
         assert [queued] == work.take_ids(store, again)
-        assert store.beat(Beat(worker=work.join_worker(store, process=7))).standing is None
+        assert store.beat(Heartbeat(worker=work.join_worker(store, process=7))).standing is None
 
     def test_a_process_in_its_place_is_in_service(self, store: Store) -> None:
         """A1: what is wrong with a process ends with it."""
-        order(store, work.join_worker(store, process=7), Standing.QUARANTINED)
+        order(store, work.join_worker(store, process=7), WorkerStatus.QUARANTINED)
 
-        assert store.beat(Beat(worker=work.join_worker(store, process=8))).standing is None
+        assert store.beat(Heartbeat(worker=work.join_worker(store, process=8))).standing is None
 
     def test_a_whole_host_can_be_in_quarantine(self, store: Store, clock: ManualClock) -> None:
         """A1: those that are there, and those that are started there; others are not."""
@@ -736,18 +738,18 @@ class TakingOutOfService(AtPlaces):
         )
         beside = work.join_worker(store, host="here", process=3)
 
-        order(store, here, Standing.QUARANTINED, is_whole_host=True)
+        order(store, here, WorkerStatus.QUARANTINED, is_whole_host=True)
 
         later = work.join_worker(store, host="here", process=4)
-        assert [Standing.QUARANTINED] * 3 + [None] == [
-            store.beat(Beat(worker=one)).standing for one in (here, beside, later, there)
+        assert [WorkerStatus.QUARANTINED] * 3 + [None] == [
+            store.beat(Heartbeat(worker=one)).standing for one in (here, beside, later, there)
         ]
         told = QuarantinedHost("here", clock.now_us(), BY.name, BY.reason)
         assert [told] == store.list_quarantined_hosts()
         order(store, later, None, is_whole_host=True)
         assert [] == store.list_quarantined_hosts()
         assert [None] * 3 == [
-            store.beat(Beat(worker=one)).standing for one in (here, beside, later)
+            store.beat(Heartbeat(worker=one)).standing for one in (here, beside, later)
         ]
 
     def test_a_worker_out_of_service_serves_no_task(self, store: Store) -> None:
@@ -755,7 +757,7 @@ class TakingOutOfService(AtPlaces):
         worker = work.join_worker(store, tasks=("remind",))
         assert store.is_served("remind", "default")
 
-        order(store, worker, Standing.DRAINING)
+        order(store, worker, WorkerStatus.DRAINING)
 
         assert not store.is_served("remind", "default")
 
@@ -764,7 +766,7 @@ class TakingOutOfService(AtPlaces):
         place = self.place(store, MemberKind.WORKER)
         try:
             worker = work.join_worker(store, wake_address=place.address)
-            order(store, worker, Standing.DRAINING)
+            order(store, worker, WorkerStatus.DRAINING)
 
             assert place.wait(5_000_000)
         finally:
@@ -775,20 +777,20 @@ class TakingOutOfService(AtPlaces):
         dispatcher, gone = steps.join(store), work.join_worker(store)
         store.leave(gone)
         quarantined = work.join_worker(store, process=5)
-        order(store, quarantined, Standing.QUARANTINED)
+        order(store, quarantined, WorkerStatus.QUARANTINED)
         before = snapshot(store)
 
         for nobody in (dispatcher, MemberId(99)):
             with pytest.raises(NotFound):
-                order(store, nobody, Standing.DRAINING)
+                order(store, nobody, WorkerStatus.DRAINING)
         with pytest.raises(Conflict, match="is alive no more"):
-            order(store, gone, Standing.QUARANTINED)
+            order(store, gone, WorkerStatus.QUARANTINED)
         with pytest.raises(Conflict, match="is in quarantine; release it first"):
-            order(store, quarantined, Standing.DRAINING)
+            order(store, quarantined, WorkerStatus.DRAINING)
 
         assert before == snapshot(store)
 
 
-def order(store: Store, worker: MemberId, standing: Standing | None, **parts: Any) -> Member:
+def order(store: Store, worker: MemberId, standing: WorkerStatus | None, **parts: Any) -> Member:
     """Take a worker out of service, or back into it."""
     return store.order_worker(OrderWorker(worker=worker, standing=standing, actor=BY, **parts))

@@ -13,11 +13,11 @@ from duly.domain.ids import ordered_run_id
 from duly.domain.outcomes import (
     CancelledEnd,
     Failed,
-    GivenBack,
-    LostEnd,
+    ReturnedToQueue,
     Snoozed,
     Succeeded,
     TimedOut,
+    WorkerLost,
 )
 from duly.domain.policies import Retry
 from duly.domain.runs import Reason, TaskPolicy
@@ -29,10 +29,10 @@ from duly.store.ports.effects import (
     EndEffect,
     OrderTask,
     Rerun,
-    SettleDoubt,
+    ResolveAmbiguousRun,
     TaskOrder,
 )
-from duly.store.ports.execution import WORKER_TTL_US, FinishResult, Hold, SaveCheckpoint
+from duly.store.ports.execution import WORKER_TTL_US, ClaimRef, FinishResult, SaveCheckpoint
 from duly.store.ports.operations import OrderRuns
 from duly_conformance import steps
 from duly_conformance import steps as work
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
     from duly.engine.manual_clock import ManualClock
     from duly.store.ports import Store
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.effects import Begun
+    from duly.store.ports.effects import EffectGrant
     from duly.store.ports.execution import ClaimedRun
 
 
 UNSAFE = TaskPolicy(effects=Effects.UNSAFE, retry=Retry(5, base="1s"), timeout_us=HOUR_US)
 UNHEARD: tuple[End, ...] = (
-    LostEnd(),
+    WorkerLost(),
     Failed("boom"),
     TimedOut(Reason.TIMEOUT),
     CancelledEnd(),
-    GivenBack(Reason.SHUTDOWN, is_started=True),
+    ReturnedToQueue(Reason.SHUTDOWN, is_started=True),
 )
 
 
@@ -68,7 +68,7 @@ def taken(store: Store, text: str = "a", **parts: Any) -> tuple[MemberId, Claime
 
 def begin(
     store: Store, worker: MemberId, claimed: ClaimedRun, key: str | None = "mail", **parts: Any
-) -> Begun:
+) -> EffectGrant:
     """Ask for permission."""
     order = BeginEffect(worker=worker, hold=claimed.hold, effects=Effects.UNSAFE, key=key)
     return store.begin_effect(replace(order, **parts))
@@ -142,7 +142,7 @@ class PermittingEffects:
         """E2, INV-5: fenced, and nothing changes."""
         worker, claimed = taken(store)
         before = snapshot(store)
-        stale = Hold(claimed.run_id, claimed.fence - 1)
+        stale = ClaimRef(claimed.run_id, claimed.fence - 1)
 
         assert Grant.GONE is begin(store, worker, claimed, key, hold=stale).grant
         other = work.join_worker(store)
@@ -404,7 +404,7 @@ class Doubt:
 
 def settle_doubt(store: Store, run_id: RunId, choice: Choice, **parts: Any) -> RunRecord:
     """Settle a doubt."""
-    order = SettleDoubt(tenant=TENANT_DEFAULT, id=run_id, choice=choice, actor=ADA)
+    order = ResolveAmbiguousRun(tenant=TENANT_DEFAULT, id=run_id, choice=choice, actor=ADA)
     return store.settle_doubt(replace(order, **parts))
 
 

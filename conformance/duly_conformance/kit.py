@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.audit import Actor
 from duly.domain.enums import Lane, Origin, ScheduleStatus
-from duly.domain.fire_planning import Template, plan_on_time
+from duly.domain.fire_planning import ScheduleVersion, plan_on_time
 from duly.domain.ids import RunId, ScheduleId, ordered_run_id, schedule_id, shard_of
-from duly.domain.outcomes import Attempted, conclude
+from duly.domain.outcomes import AttemptFacts, conclude
 from duly.domain.runs import TaskPolicy
-from duly.domain.schedule_changes import Change, first_pending
+from duly.domain.schedule_changes import ScheduleChange, first_pending
 from duly.domain.schedules import TENANT_DEFAULT, Call, Definition
 from duly.store.ports.dispatch import FireDelayed, FirePlanned, Join, LoadTimers, MemberKind, Timer
-from duly.store.ports.execution import WORKER_TTL_US, Finish
+from duly.store.ports.execution import WORKER_TTL_US, FinishAttempt
 from duly.store.ports.operations import CancelRun, EditRun, OrderRuns
 from duly.store.ports.queries import PAGE_MAX, AuditFilter, RunFilter, ScheduleFilter
 from duly.store.ports.schedules import (
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.domain.outcomes import Conclusion, End
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
-    from duly.domain.schedules import Owed, ScheduleRecord
-    from duly.domain.verification import Scope
+    from duly.domain.schedules import CatchUpRange, ScheduleRecord
+    from duly.domain.verification import ItemScope
     from duly.store.ports import Store
-    from duly.store.ports.dispatch import OwedRecord
-    from duly.store.ports.effects import DoubtRecord, TaskOrder, VerdictRecord
+    from duly.store.ports.dispatch import CatchUpRangeRecord
+    from duly.store.ports.effects import AmbiguousRun, TaskOrder, VerdictRecord
     from duly.store.ports.execution import Claimed, ClaimedRun, ClaimRuns, ExecutionStore
     from duly.store.ports.queries import StoreStatus
 
@@ -112,7 +112,7 @@ def new_schedule(now: int, name: str = "nightly", **parts: Any) -> CreateSchedul
     return replace(order, **own)
 
 
-def change_of(record: ScheduleRecord, change: Change, actor: Actor = ADA) -> ChangeSchedule:
+def change_of(record: ScheduleRecord, change: ScheduleChange, actor: Actor = ADA) -> ChangeSchedule:
     """Return the order to apply a change to a schedule as it was seen."""
     return ChangeSchedule(
         id=record.id,
@@ -123,9 +123,9 @@ def change_of(record: ScheduleRecord, change: Change, actor: Actor = ADA) -> Cha
     )
 
 
-def staying(record: ScheduleRecord, **parts: Any) -> Change:
+def staying(record: ScheduleRecord, **parts: Any) -> ScheduleChange:
     """Return a change that leaves a schedule as it is, but for what is given."""
-    change = Change(
+    change = ScheduleChange(
         action="schedule.edited",
         status=record.status,
         pending=record.pending,
@@ -202,9 +202,9 @@ def timer_of_delayed(record: DelayedRecord, shards: int) -> Timer:
     return delayed_timer(record, shards)
 
 
-def template_of(record: ScheduleRecord) -> Template:
+def template_of(record: ScheduleRecord) -> ScheduleVersion:
     """Return what planning asks for about a schedule."""
-    return Template(record.id, record.definition_number, record.definition)
+    return ScheduleVersion(record.id, record.definition_number, record.definition)
 
 
 def on_time(record: ScheduleRecord, **parts: Any) -> FirePlanned:
@@ -237,7 +237,7 @@ def concluded(
     has_begun_effects: bool = False,
 ) -> Conclusion:
     """Return what becomes of a run after an attempt that ended so."""
-    attempted = Attempted(
+    attempted = AttemptFacts(
         run_id=claimed.record.id,
         policy=policy or TaskPolicy(),
         tries=claimed.tries,
@@ -247,10 +247,10 @@ def concluded(
     return conclude(end, attempted)
 
 
-def finish(claimed: ClaimedRun, end: End, **parts: Any) -> Finish:
+def finish(claimed: ClaimedRun, end: End, **parts: Any) -> FinishAttempt:
     """Return the end of an attempt that was started as soon as it was claimed."""
     given = {name: parts.pop(name) for name in ("policy", "has_begun_effects") if name in parts}
-    order = Finish(
+    order = FinishAttempt(
         hold=claimed.hold,
         started_at=claimed.claimed_at,
         conclusion=concluded(end, claimed, **given),
@@ -282,7 +282,7 @@ class Result(NamedTuple):
 
     run_id: RunId
     effects: tuple[EffectRecord, ...]
-    scope: Scope
+    scope: ItemScope
     verdicts: tuple[VerdictRecord, ...]
 
 
@@ -294,10 +294,10 @@ class Snapshot:
     runs: tuple[RunRecord, ...]
     delayed: tuple[DelayedRecord, ...]
     skips: tuple[SkipRecord, ...]
-    owed: tuple[Owed, ...]
+    owed: tuple[CatchUpRange, ...]
     timers: tuple[Timer, ...]
-    drainable: tuple[OwedRecord, ...]
-    doubts: tuple[DoubtRecord, ...]
+    drainable: tuple[CatchUpRangeRecord, ...]
+    doubts: tuple[AmbiguousRun, ...]
     results: tuple[Result, ...]
     task_orders: tuple[tuple[str, TaskOrder], ...]
     audit: tuple[AuditEntry, ...]
@@ -348,6 +348,6 @@ def _skips(store: Store, schedule: ScheduleRecord) -> list[SkipRecord]:
     return sorted(store.list_skips(schedule.id, PAGE_MAX), key=lambda skip: skip.first_for)
 
 
-def _drainable(store: Store, shards: tuple[int, ...]) -> list[OwedRecord]:
+def _drainable(store: Store, shards: tuple[int, ...]) -> list[CatchUpRangeRecord]:
     found = store.load_owed(shards, PAGE_MAX)
     return sorted(found, key=lambda record: (record.owed.schedule_id, record.owed.first_for))

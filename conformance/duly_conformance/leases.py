@@ -9,7 +9,7 @@ import pytest
 
 from duly.domain.enums import Lane, Missed
 from duly.domain.schedule_changes import decide_resume
-from duly.domain.schedules import Pending
+from duly.domain.schedules import NextOccurrence
 from duly.errors import LeaseLost
 from duly.store.ports.dispatch import (
     MEMBER_TTL_US,
@@ -537,9 +537,9 @@ def heard(store: Store, cursor: ArrivalsCursor) -> tuple[list[Timer], ArrivalsCu
     return list(told.timers), told.cursor
 
 
-def at(instant: int) -> Pending:
+def at(instant: int) -> NextOccurrence:
     """Return an occurrence that falls due at its nominal time."""
-    return Pending(instant, instant)
+    return NextOccurrence(instant, instant)
 
 
 LIVE_0 = LeaseKey(0, Lane.LIVE)

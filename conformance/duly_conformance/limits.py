@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duly.domain.admission import Way
+from duly.domain.admission import AdmissionRoute
 from duly.domain.enums import Overlap, RunState
 from duly.domain.limits import NO_LIMIT, Limit, LimitSource, place_text, why_of
-from duly.domain.outcomes import CancelledEnd, Failed, GivenBack, Succeeded
+from duly.domain.outcomes import CancelledEnd, Failed, ReturnedToQueue, Succeeded
 from duly.domain.runs import Reason
 from duly.domain.schedules import TENANT_DEFAULT, Call
 from duly.store.gates import OPENED_MAX
-from duly.store.ports.execution import WORKER_TTL_US, Beat, Hold
+from duly.store.ports.execution import WORKER_TTL_US, ClaimRef, Heartbeat
 from duly_conformance import kit, steps
 from duly_conformance import steps as work
 from duly_conformance.kit import ADA, HOUR_US, SECOND_US, cancel_run, order_runs
@@ -50,7 +50,9 @@ class Caps:
 
         verdicts = ask(store, worker, *claimed)
 
-        assert [Way.GOES] * 2 + [Way.STANDS] * 3 == [verdict.way for verdict in verdicts]
+        assert [AdmissionRoute.GOES] * 2 + [AdmissionRoute.STANDS] * 3 == [
+            verdict.way for verdict in verdicts
+        ]
         assert f"cap {TASK}" == verdicts[4].why
         assert [RunState.RUNNING] * 2 + [RunState.BLOCKED] * 3 == states_of(store, ids)
         last = work.get_run(store, ids[4])
@@ -70,20 +72,20 @@ class Caps:
         limit(store, running=1)
         ids, worker = queue_many(store, 2), join_limited_worker(store)
         first, second = work.take(store, worker)
-        assert [Way.GOES, Way.STANDS] == ways(store, worker, first, second)
+        assert [AdmissionRoute.GOES, AdmissionRoute.STANDS] == ways(store, worker, first, second)
         ends: dict[str, End] = {
             "succeeded": Succeeded(),
             "retried": Failed("again", after_us=HOUR_US),
             "dead": work.FATAL,
             "cancelled": CancelledEnd(),
-            "given back": GivenBack(Reason.SHUTDOWN, is_started=False, after_us=HOUR_US),
+            "given back": ReturnedToQueue(Reason.SHUTDOWN, is_started=False, after_us=HOUR_US),
         }
 
         work.end(store, worker, first, ends[how])
 
         assert RunState.QUEUED == work.get_run(store, ids[1]).state
         again = work.take_one(store, worker)
-        assert [Way.GOES] == ways(store, worker, again)
+        assert [AdmissionRoute.GOES] == ways(store, worker, again)
         assert (2, 1) == (again.fence, again.tries.attempt)
         end_all(store, worker, again)
         assert [] == store.list_places()
@@ -99,8 +101,8 @@ class Caps:
             work.join_worker(store),
             join_limited_worker(store),
         )
-        assert [Way.GOES] == ways(store, lost, *work.take(store, lost, 1))
-        assert [Way.STANDS] == ways(store, worker, work.take_one(store, worker))
+        assert [AdmissionRoute.GOES] == ways(store, lost, *work.take(store, lost, 1))
+        assert [AdmissionRoute.STANDS] == ways(store, worker, work.take_one(store, worker))
         clock.advance(WORKER_TTL_US)
         assert 0 == store.open_gates(10)
 
@@ -125,7 +127,7 @@ class Caps:
         for _ in range(3):
             end_all(store, worker, running)
             running = work.take_one(store, worker)
-            assert [Way.GOES] == ways(store, worker, running)
+            assert [AdmissionRoute.GOES] == ways(store, worker, running)
             order.append(running.run_id)
 
         assert [urgent, calm[1], late] == order
@@ -144,7 +146,7 @@ class Caps:
 
         late, let_go = work.take(store, worker)
 
-        assert [Way.STANDS, Way.GOES] == ways(store, worker, late, let_go)
+        assert [AdmissionRoute.STANDS, AdmissionRoute.GOES] == ways(store, worker, late, let_go)
         assert [] == store.check()
 
     def test_all_of_its_places_or_none(self, store: Store) -> None:
@@ -172,11 +174,11 @@ class Caps:
         ways(store, worker, first, second)
         work.queue(store, "other", task="other")
         other = work.take_one(store, worker)
-        assert [Way.GOES] == ways(store, worker, other)
+        assert [AdmissionRoute.GOES] == ways(store, worker, other)
         limit(store, f"tenant:{TENANT_DEFAULT}", running=1)
 
         end_all(store, worker, first)
-        assert [Way.STANDS] == ways(store, worker, work.take_one(store, worker))
+        assert [AdmissionRoute.STANDS] == ways(store, worker, work.take_one(store, worker))
 
         why = f"cap tenant:{TENANT_DEFAULT}"
         assert why == work.get_run(store, remind[1]).state_reason
@@ -184,7 +186,7 @@ class Caps:
             place for place, held, *_ in reversed(store.list_places()) if held
         ]
         end_all(store, worker, other)
-        assert [Way.GOES] == ways(store, worker, work.take_one(store, worker))
+        assert [AdmissionRoute.GOES] == ways(store, worker, work.take_one(store, worker))
         assert [] == store.check()
 
     def test_of_two_who_were_let_go_and_need_the_same_place_one_goes(self, store: Store) -> None:
@@ -194,18 +196,18 @@ class Caps:
         worker = join_limited_worker(store)
         queue_many(store, 2)
         first, second = work.take(store, worker)
-        assert [Way.GOES, Way.STANDS] == ways(store, worker, first, second)
+        assert [AdmissionRoute.GOES, AdmissionRoute.STANDS] == ways(store, worker, first, second)
         work.queue(store, "other", task="other")
-        assert [Way.STANDS] == ways(store, worker, work.take_one(store, worker))
+        assert [AdmissionRoute.STANDS] == ways(store, worker, work.take_one(store, worker))
         end_all(store, worker, first)
 
         (going,) = work.take(store, worker, 1)
         assert going.run_id == second.run_id
-        assert [Way.GOES] == ways(store, worker, going)
-        assert [Way.STANDS] == ways(store, worker, work.take_one(store, worker))
+        assert [AdmissionRoute.GOES] == ways(store, worker, going)
+        assert [AdmissionRoute.STANDS] == ways(store, worker, work.take_one(store, worker))
 
         end_all(store, worker, going)
-        assert [Way.GOES] == ways(store, worker, work.take_one(store, worker))
+        assert [AdmissionRoute.GOES] == ways(store, worker, work.take_one(store, worker))
         assert [] == store.check()
 
     def test_a_limit_that_is_raised_lets_go_who_stands(self, store: Store) -> None:
@@ -217,7 +219,7 @@ class Caps:
 
         limit(store, running=3)
         more = work.take(store, worker)
-        assert [Way.GOES] * 2 == ways(store, worker, *more)
+        assert [AdmissionRoute.GOES] * 2 == ways(store, worker, *more)
         limit(store, running=1)
         end_all(store, worker, claimed[0], more[0])
         assert RunState.BLOCKED == work.get_run(store, ids[3]).state
@@ -236,7 +238,7 @@ class Caps:
         assert not store.remove_limit(TASK, ADA)
 
         assert [RunState.RUNNING] + [RunState.QUEUED] * 3 == states_of(store, ids)
-        assert [Way.GOES] * 3 == ways(store, worker, *work.take(store, worker))
+        assert [AdmissionRoute.GOES] * 3 == ways(store, worker, *work.take(store, worker))
         assert [] == store.check()
 
     def test_what_runs_already_counts_when_a_limit_is_set(self, store: Store) -> None:
@@ -245,7 +247,7 @@ class Caps:
         running = work.take(store, worker, 2)
         limit(store, running=2)
 
-        assert [Way.STANDS] == ways(store, worker, work.take_one(store, worker))
+        assert [AdmissionRoute.STANDS] == ways(store, worker, work.take_one(store, worker))
         end_all(store, worker, running[0])
 
         assert RunState.QUEUED == work.get_run(store, ids[2]).state
@@ -264,7 +266,9 @@ class Caps:
         ]
         verdicts = store.admit(worker, asked).verdicts
 
-        assert [Way.GOES, Way.STANDS, Way.GOES] == [verdict.way for verdict in verdicts]
+        assert [AdmissionRoute.GOES, AdmissionRoute.STANDS, AdmissionRoute.GOES] == [
+            verdict.way for verdict in verdicts
+        ]
         told = why_of(work.get_run(store, ids[1]).state_reason)
         assert told is not None
         assert f"{TASK} with account=7 in {TENANT_DEFAULT}" == place_text(told[1])
@@ -290,7 +294,7 @@ class Caps:
         went = [
             one.record.tenant
             for one, verdict in zip(claimed, verdicts, strict=True)
-            if verdict.way is Way.GOES
+            if verdict.way is AdmissionRoute.GOES
         ]
         assert ["large", "large", "other", "small"] == sorted(went)
 
@@ -301,12 +305,16 @@ class Caps:
         worker = join_limited_worker(store)
         first, second, third = work.take(store, worker)
 
-        assert [Way.GOES] == ways(store, worker, first)
-        assert [Way.GOES, Way.GOES, Way.STANDS] == ways(store, worker, first, second, third)
-        assert [Way.GOES, Way.GOES, Way.GONE] == ways(store, worker, first, second, third)
+        assert [AdmissionRoute.GOES] == ways(store, worker, first)
+        assert [AdmissionRoute.GOES, AdmissionRoute.GOES, AdmissionRoute.STANDS] == ways(
+            store, worker, first, second, third
+        )
+        assert [AdmissionRoute.GOES, AdmissionRoute.GOES, AdmissionRoute.GONE] == ways(
+            store, worker, first, second, third
+        )
         assert [(2, 1)] == [record[1:3] for record in store.list_places()]
         end_all(store, worker, first)
-        assert [Way.LATER] == ways(store, worker, work.take_one(store, worker))
+        assert [AdmissionRoute.LATER] == ways(store, worker, work.take_one(store, worker))
         assert [] == store.check()
 
     def test_what_is_not_ones_own_is_gone(self, store: Store) -> None:
@@ -316,9 +324,9 @@ class Caps:
         other = join_limited_worker(store)
 
         asked = request(claimed)
-        stale = asked._replace(hold=Hold(claimed.run_id, claimed.fence + 1))
-        assert [Way.GONE] == ways(store, other, claimed)
-        assert Way.GONE == store.admit(worker, [stale]).verdicts[0].way
+        stale = asked._replace(hold=ClaimRef(claimed.run_id, claimed.fence + 1))
+        assert [AdmissionRoute.GONE] == ways(store, other, claimed)
+        assert AdmissionRoute.GONE == store.admit(worker, [stale]).verdicts[0].way
         assert RunState.RUNNING == work.get_run(store, claimed.run_id).state
 
     def test_one_that_is_to_be_cancelled_is_closed(self, store: Store) -> None:
@@ -327,7 +335,7 @@ class Caps:
         worker, claimed = work.queue_and_take(store)
         store.cancel_run(cancel_run(claimed.run_id))
 
-        assert [Way.GONE] == ways(store, worker, claimed)
+        assert [AdmissionRoute.GONE] == ways(store, worker, claimed)
         assert RunState.CANCELLED == work.get_run(store, claimed.run_id).state
         assert [] == store.check()
 
@@ -338,10 +346,10 @@ class Caps:
         limit(store, running=1)
         (run_id,), worker = queue_many(store, 1), join_limited_worker(store)
         (claimed,) = work.take(store, worker)
-        assert [Way.GOES] == ways(store, worker, claimed)
+        assert [AdmissionRoute.GOES] == ways(store, worker, claimed)
         store.cancel_run(cancel_run(run_id))
 
-        assert [Way.GOES] == ways(store, worker, claimed)
+        assert [AdmissionRoute.GOES] == ways(store, worker, claimed)
 
         assert [RunState.RUNNING] == states_of(store, [run_id])
         end_all(store, worker, claimed)
@@ -373,7 +381,7 @@ class Caps:
         store.add_runs(kit.add_runs(*new))
         worker = join_limited_worker(store)
         claimed = work.take(store, worker, len(new))
-        assert OPENED_MAX + 5 == ways(store, worker, *claimed).count(Way.STANDS)
+        assert OPENED_MAX + 5 == ways(store, worker, *claimed).count(AdmissionRoute.STANDS)
         assert 0 == store.open_gates(10)
 
         store.remove_limit(TASK, ADA)
@@ -392,7 +400,7 @@ class Caps:
         other = work.queue(store, "in the way", task=task, priority=-9)
         claimed = work.take(store, worker)
         assert [other] == [claimed[0].run_id]
-        assert [Way.GOES, Way.STANDS] == ways(store, worker, *claimed)
+        assert [AdmissionRoute.GOES, AdmissionRoute.STANDS] == ways(store, worker, *claimed)
         assert ["blocked", "blocked"] == steps.states(store, record)
         assert [] == store.check()
 
@@ -400,7 +408,7 @@ class Caps:
 
         assert ["queued", "blocked"] == steps.states(store, record)
         again = work.take_one(store, worker)
-        assert [Way.GOES] == ways(store, worker, again)
+        assert [AdmissionRoute.GOES] == ways(store, worker, again)
         end_all(store, worker, again)
         assert ["succeeded", "queued"] == steps.states(store, record)
         assert [] == store.check()
@@ -415,7 +423,9 @@ class Caps:
         limit(store, f"task:{task}", running=1)
         worker = join_limited_worker(store)
         work.queue(store, "in the way", task=task, priority=-9)
-        assert [Way.GOES, Way.STANDS] == ways(store, worker, *work.take(store, worker))
+        assert [AdmissionRoute.GOES, AdmissionRoute.STANDS] == ways(
+            store, worker, *work.take(store, worker)
+        )
 
         record = steps.fire_due(store, clock, record)
 
@@ -433,7 +443,9 @@ class Caps:
         worker = join_limited_worker(store)
         work.queue(store, "in the way", task=task, priority=-9)
         running, standing = work.take(store, worker)
-        assert [Way.GOES, Way.STANDS] == ways(store, worker, running, standing)
+        assert [AdmissionRoute.GOES, AdmissionRoute.STANDS] == ways(
+            store, worker, running, standing
+        )
         changed = replace(record.definition, overlap=Overlap.QUEUE_ALL)
         record = steps.edit(store, steps.look(store, record), changed)
 
@@ -456,7 +468,9 @@ class Caps:
         limit(store, f"task:{task}", running=1)
         worker = join_limited_worker(store)
         work.queue(store, "in the way", task=task, priority=-9)
-        assert [Way.GOES, Way.STANDS] == ways(store, worker, *work.take(store, worker))
+        assert [AdmissionRoute.GOES, AdmissionRoute.STANDS] == ways(
+            store, worker, *work.take(store, worker)
+        )
 
         record = steps.fire_due(store, clock, record)
 
@@ -474,7 +488,9 @@ class Rates:
 
         verdicts = ask(store, worker, *work.take(store, worker))
 
-        assert [Way.GOES] * 2 + [Way.LATER] * 3 == [verdict.way for verdict in verdicts]
+        assert [AdmissionRoute.GOES] * 2 + [AdmissionRoute.LATER] * 3 == [
+            verdict.way for verdict in verdicts
+        ]
         turns = [store.now() + number * SECOND_US for number in (1, 2, 3)]
         assert turns == [verdict.at for verdict in verdicts[2:]]
         last = work.get_run(store, ids[4])
@@ -496,7 +512,7 @@ class Rates:
             assert 1 == fire_due_retries(store)
             again = work.take_one(store, worker)
             assert ids[number] == again.run_id
-            assert [Way.GOES] == ways(store, worker, again)
+            assert [AdmissionRoute.GOES] == ways(store, worker, again)
             assert (2, 1) == (again.fence, again.tries.attempt)
         assert [] == store.check()
 
@@ -528,7 +544,9 @@ class Rates:
 
         verdicts = ask(store, worker, *work.take(store, worker))
 
-        assert [Way.GOES] + [Way.LATER] * 8 == [verdict.way for verdict in verdicts]
+        assert [AdmissionRoute.GOES] + [AdmissionRoute.LATER] * 8 == [
+            verdict.way for verdict in verdicts
+        ]
         gaps = {
             (verdict.at or 0) - (before.at or store.now()) for before, verdict in pairwise(verdicts)
         }
@@ -544,7 +562,7 @@ class Rates:
 
         (verdict,) = ask(store, worker, work.take_one(store, worker))
 
-        assert (Way.LATER, later.at) == (verdict.way, verdict.at)
+        assert (AdmissionRoute.LATER, later.at) == (verdict.way, verdict.at)
 
     @pytest.mark.parametrize("rate", ["10/s burst 1", None])
     def test_who_waits_gets_another_turn_when_the_rate_has_changed(
@@ -565,7 +583,7 @@ class Rates:
         assert [store.now() + number * every_us for number in range(3)] == turns
         clock.advance(2 * every_us)
         assert 3 == fire_due_retries(store)
-        assert [Way.GOES] * 3 == ways(store, worker, *work.take(store, worker))
+        assert [AdmissionRoute.GOES] * 3 == ways(store, worker, *work.take(store, worker))
         assert [] == store.check()
 
     def test_the_slowest_of_several_rates_counts(self, store: Store) -> None:
@@ -587,10 +605,10 @@ class Rates:
         queue_many(store, 2)
         worker = join_limited_worker(store)
         first, second = work.take(store, worker)
-        assert [Way.GOES, Way.STANDS] == ways(store, worker, first, second)
+        assert [AdmissionRoute.GOES, AdmissionRoute.STANDS] == ways(store, worker, first, second)
         end_all(store, worker, first)
 
-        assert [Way.GOES] == ways(store, worker, work.take_one(store, worker))
+        assert [AdmissionRoute.GOES] == ways(store, worker, work.take_one(store, worker))
 
     @pytest.mark.parametrize("how", ["cancelled", "succeeded"])
     def test_who_waits_for_its_turn_can_be_cancelled_or_go_without_a_limit(
@@ -662,10 +680,10 @@ class SayingLimits:
     def test_every_beat_tells_the_version(self, store: Store) -> None:
         """R8: so that a change is known within a beat."""
         worker = join_limited_worker(store)
-        before = store.beat(Beat(worker=worker)).limits_version
+        before = store.beat(Heartbeat(worker=worker)).limits_version
         limit(store, running=1)
 
-        after = store.beat(Beat(worker=worker)).limits_version
+        after = store.beat(Heartbeat(worker=worker)).limits_version
 
         assert before < after == store.list_limits().version
 

@@ -11,7 +11,7 @@ from duly.domain.enums import Lane, Origin, SkipReason
 from duly.domain.fire_planning import NOTHING, Settlement, settle
 from duly.domain.ids import occurrence_run_id
 from duly.domain.policies import Misfire
-from duly.domain.schedules import Owed
+from duly.domain.schedules import CatchUpRange
 from duly.store.ports.dispatch import MEMBER_TTL_US, DrainOwed, FireResult
 from duly_conformance import steps
 from duly_conformance.firing import fire_late
@@ -303,10 +303,10 @@ def owing(store: Store, clock: ManualClock, name: str = "nightly") -> ScheduleRe
     return fire_late(store, clock, record)
 
 
-def owe_pending(store: Store, record: ScheduleRecord) -> Owed:
+def owe_pending(store: Store, record: ScheduleRecord) -> CatchUpRange:
     """Make a schedule's pending occurrence owed, and return the range."""
     assert record.pending is not None
-    owed = Owed(
+    owed = CatchUpRange(
         schedule_id=record.id,
         first_for=record.pending.scheduled_for,
         last_for=record.pending.scheduled_for,
@@ -318,7 +318,7 @@ def owe_pending(store: Store, record: ScheduleRecord) -> Owed:
     return owed
 
 
-def drain_command(fence: Fence, record: ScheduleRecord, owed: Owed, now: int) -> DrainOwed:
+def drain_command(fence: Fence, record: ScheduleRecord, owed: CatchUpRange, now: int) -> DrainOwed:
     """Return the order to drain a range whole."""
     settlement = settle(template_of(record), owed.first_for, owed.last_for, now)
     return DrainOwed(fence=fence, shard=record.shard, owed=owed, settlement=settlement)

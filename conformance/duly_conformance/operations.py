@@ -9,7 +9,7 @@ import pytest
 
 from duly.domain.enums import RunState
 from duly.domain.outcomes import Succeeded
-from duly.domain.runs import Reason, Tries
+from duly.domain.runs import AttemptCounts, Reason
 from duly.errors import Conflict, NotFound
 from duly.store.ports.dispatch import MemberKind
 from duly.store.ports.operations import Ordered, QueueRecord
@@ -130,10 +130,10 @@ class DeadLetters(AtPlaces):
         )
 
         record = work.get_run(store, target)
-        assert (RunState.QUEUED, Tries(1, 1, 0, None)) == (record.state, record.tries)
+        assert (RunState.QUEUED, AttemptCounts(1, 1, 0, None)) == (record.state, record.tries)
         assert clock.now_us() == store.list_queues()[0].oldest_at
         claimed = work.take_one(store, work.join_worker(store))
-        assert Tries(2, 2, 0, clock.now_us()) == claimed.tries
+        assert AttemptCounts(2, 2, 0, clock.now_us()) == claimed.tries
         (entry,) = steps.audit(store, action="run.retried")
         told = {"state": "dead", "reason": "not-retryable"}
         assert (target, ADA, told) == (entry.subject_id, entry.actor, entry.before)

@@ -12,22 +12,22 @@ from duly.domain.effects import Choice, EffectState, Grant
 from duly.domain.enums import AttemptState, Effects, Finding, Origin, Overlap, RunState, SkipReason
 from duly.domain.fire_planning import settle
 from duly.domain.ids import identity_text
-from duly.domain.outcomes import CancelledEnd, Failed, GaveUp, LostEnd, Succeeded
+from duly.domain.outcomes import CancelledEnd, Failed, GaveUp, Succeeded, WorkerLost
 from duly.domain.policies import GATELESS, WAITING_MAX, Misfire
-from duly.domain.runs import Reason, VerdictKind
-from duly.domain.verification import Scope, ScopeReport, check_name, check_of
+from duly.domain.runs import OccurrenceStatusKind, Reason
+from duly.domain.verification import ItemReport, ItemScope, check_name, check_of
 from duly.errors import Conflict
 from duly.store.ports.dispatch import MEMBER_TTL_US, DrainOwed, FireResult
 from duly.store.ports.effects import AddVerdict, EndEffect
 from duly.store.ports.execution import (
     WORKER_TTL_US,
-    Beat,
-    Finish,
+    FinishAttempt,
     FinishResult,
-    Loss,
+    Heartbeat,
+    LostClaimDecision,
     Report,
     SettleLost,
-    StopKind,
+    StopReason,
 )
 from duly.store.ports.maintenance import PruneKind
 from duly.store.ports.queries import RunFilter
@@ -77,10 +77,10 @@ if TYPE_CHECKING:
     from duly.store.ports.execution import ClaimedRun
 
 
-ALL = ScopeReport(expected=3, names=("a", "b", "c"), done=("b", "a"))
+ALL = ItemReport(expected=3, names=("a", "b", "c"), done=("b", "a"))
 
 
-def tell(store: Store, worker: MemberId, claimed: ClaimedRun, scope: ScopeReport) -> bool:
+def tell(store: Store, worker: MemberId, claimed: ClaimedRun, scope: ItemReport) -> bool:
     """Report a scope."""
     (is_ours,) = store.report(worker, [Report(hold=claimed.hold, scope=scope)])
     return is_ours
@@ -98,14 +98,14 @@ class ScopeOfRuns:
     def test_what_is_expected_and_done_is_counted(self, store: Store) -> None:
         """E6: told in reports, and with the end."""
         worker, claimed = work.queue_and_take(store)
-        assert Scope() == store.get_scope(claimed.run_id)
+        assert ItemScope() == store.get_scope(claimed.run_id)
 
         assert tell(store, worker, claimed, ALL)
-        assert Scope(3, 2, 0, ("c",)) == store.get_scope(claimed.run_id)
-        work.end(store, worker, claimed, Succeeded(), scope=ScopeReport(done=("c",)))
+        assert ItemScope(3, 2, 0, ("c",)) == store.get_scope(claimed.run_id)
+        work.end(store, worker, claimed, Succeeded(), scope=ItemReport(done=("c",)))
 
         scope = store.get_scope(claimed.run_id)
-        assert Scope(3, 3, 0, ()) == scope
+        assert ItemScope(3, 3, 0, ()) == scope
         assert Finding.PRESENT is scope.finding
         assert [] == store.check()
 
@@ -113,14 +113,14 @@ class ScopeOfRuns:
         """E6, INV-17: a lost answer is no second time; another attempt's word is."""
         worker, claimed = work.queue_and_take(store)
         for _ in range(2):
-            tell(store, worker, claimed, ScopeReport(expected=2, done=("a", "a")))
-        assert Scope(2, 1, 0, ()) == store.get_scope(claimed.run_id)
+            tell(store, worker, claimed, ItemReport(expected=2, done=("a", "a")))
+        assert ItemScope(2, 1, 0, ()) == store.get_scope(claimed.run_id)
         work.end(store, worker, claimed, Succeeded())
 
         again = repaired(store, worker, claimed.run_id)
-        tell(store, worker, again, ScopeReport(done=("a", "b")))
+        tell(store, worker, again, ItemReport(done=("a", "b")))
 
-        assert Scope(2, 2, 1, ()) == store.get_scope(claimed.run_id)
+        assert ItemScope(2, 2, 1, ()) == store.get_scope(claimed.run_id)
         assert store.get_scope(claimed.run_id) == store.get_scope(again.run_id)
 
     def test_what_is_done_is_told_to_whoever_goes_on(self, store: Store) -> None:
@@ -144,7 +144,7 @@ class ScopeOfRuns:
 
         anew = rerun(store, claimed.run_id)
 
-        assert Scope() == store.get_scope(anew.id)
+        assert ItemScope() == store.get_scope(anew.id)
 
     def test_who_no_longer_holds_the_run_says_nothing_about_its_scope(
         self, store: Store, clock: ManualClock
@@ -157,7 +157,7 @@ class ScopeOfRuns:
         assert not tell(store, worker, claimed, ALL)
         work.end(store, worker, claimed, Succeeded(), scope=ALL)
 
-        assert Scope() == store.get_scope(claimed.run_id)
+        assert ItemScope() == store.get_scope(claimed.run_id)
 
 
 class FollowingUp:
@@ -198,9 +198,9 @@ class FollowingUp:
         clock.advance(WORKER_TTL_US)
         fence = work.maintain(store)
         (lost,) = work.lost_claims(store)
-        decided = work.loss_of(store, lost, LostEnd())
+        decided = work.loss_of(store, lost, WorkerLost())
         check = check_of(claimed.record, claimed.fence)
-        loss = Loss(decided.claim, decided.conclusion, check)
+        loss = LostClaimDecision(decided.claim, decided.conclusion, check)
 
         order = SettleLost(fence=fence, losses=(loss,), overdue_us=work.OVERDUE_US)
         assert [True] == store.settle_lost(order)
@@ -217,7 +217,7 @@ class FollowingUp:
         plain, followed, scoped, begun = work.take(store, worker)
         done(store, worker, begun)
         check = check_of(followed.record, followed.fence)
-        ends: list[Finish] = [
+        ends: list[FinishAttempt] = [
             finish(plain, Succeeded()),
             finish(followed, Succeeded(), follow_up=check),
             finish(scoped, Succeeded(), scope=ALL),
@@ -258,7 +258,7 @@ class ForgettingLines:
         end_beyond(store, worker, again, Succeeded())
         clock.advance(1)
         assert 1 == prune(store, NOTHING_KEPT).counts[PruneKind.OUTCOMES]
-        assert ([], Scope()) == (
+        assert ([], ItemScope()) == (
             store.list_effects(again.run_id, 10),
             store.get_scope(again.run_id),
         )
@@ -716,7 +716,7 @@ class Overlapping:
         expected = [(SkipReason.OVERLAP, first.id, 1)] * 2
         assert expected == [(skip.reason, skip.into, skip.count) for skip in skips]
         verdicts = store.judge(record.id, [skip.first_for for skip in skips])
-        assert [VerdictKind.SKIPPED] * 2 == [verdict.kind for verdict in verdicts]
+        assert [OccurrenceStatusKind.SKIPPED] * 2 == [verdict.kind for verdict in verdicts]
         assert [] == store.check()
 
     @pytest.mark.parametrize("place", ["queued", "running", "retrying"])
@@ -840,8 +840,8 @@ class Overlapping:
         record = steps.fire_due(store, clock, record)
 
         assert ["running", "replaced", "blocked"] == states(store, record)
-        (stop,) = store.beat(Beat(worker=worker, holds=(claimed.hold,))).stops
-        assert StopKind.CANCEL == stop.kind
+        (stop,) = store.beat(Heartbeat(worker=worker, holds=(claimed.hold,))).stops
+        assert StopReason.CANCEL == stop.kind
         assert [] == work.take_ids(store, work.join_worker(store))
         assert FinishResult.ACCEPTED == work.end(store, worker, claimed, CancelledEnd())
         assert FinishResult.ACCEPTED == work.end(store, worker, claimed, CancelledEnd())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duly.domain.admission import FAILURES_MIN, PAUSE_FIRST_US, BreakerState, Way
+from duly.domain.admission import FAILURES_MIN, PAUSE_FIRST_US, AdmissionRoute, BreakerState
 from duly.domain.enums import Missed, RunState
 from duly.domain.outcomes import Succeeded
 from duly.domain.quotas import (
@@ -67,7 +67,7 @@ class Breakers:
 
         (verdict,) = ask(store, worker, work.take_one(store, worker), destination=API)
 
-        assert (Way.LATER, f"breaker {API}") == (verdict.way, verdict.why)
+        assert (AdmissionRoute.LATER, f"breaker {API}") == (verdict.way, verdict.why)
         assert verdict.at is not None
         assert store.now() + PAUSE_FIRST_US <= verdict.at < store.now() + 2 * PAUSE_FIRST_US
         run = work.get_run(store, run_id)
@@ -85,7 +85,7 @@ class Breakers:
         for number in range(2 * FAILURES_MIN):
             work.queue(store, f"run {number}")
             claimed = work.take_one(store, worker)
-            assert [Way.GOES] == ways(store, worker, claimed, destination=API)
+            assert [AdmissionRoute.GOES] == ways(store, worker, claimed, destination=API)
             answered = True if number % 2 else None
             work.end(store, worker, claimed, work.FATAL, is_answered=answered)
 
@@ -97,7 +97,7 @@ class Breakers:
         worker = join_limited_worker(store)
         work.queue(store, "first")
         claimed = work.take_one(store, worker)
-        assert [Way.GOES] == ways(store, worker, claimed, destination=API)
+        assert [AdmissionRoute.GOES] == ways(store, worker, claimed, destination=API)
         assert [] == store.list_breakers()
 
         work.end(store, worker, claimed, work.FATAL, is_answered=None)
@@ -158,9 +158,11 @@ class Breakers:
         first, second = work.take(store, one, 2)
         third = work.take_one(store, other)
 
-        assert [Way.GOES, Way.LATER] == ways(store, one, first, second, destination=API)
-        assert [Way.LATER] == ways(store, other, third, destination=API)
-        assert [Way.GOES] == ways(store, one, first, destination=API)
+        assert [AdmissionRoute.GOES, AdmissionRoute.LATER] == ways(
+            store, one, first, second, destination=API
+        )
+        assert [AdmissionRoute.LATER] == ways(store, other, third, destination=API)
+        assert [AdmissionRoute.GOES] == ways(store, one, first, destination=API)
         record = known(store)
         assert (BreakerState.HALF_OPEN, ids[0], 1) == (
             record.breaker.state,
@@ -176,7 +178,9 @@ class Breakers:
 
         assert BreakerState.CLOSED == known(store).breaker.state
         work.queue(store, "next")
-        assert [Way.GOES] == ways(store, worker, work.take_one(store, worker), destination=API)
+        assert [AdmissionRoute.GOES] == ways(
+            store, worker, work.take_one(store, worker), destination=API
+        )
 
     def test_a_probe_that_fails_doubles_the_pause(self, store: Store, clock: ManualClock) -> None:
         """B2, INV-23."""
@@ -201,7 +205,7 @@ class Breakers:
         worker = join_limited_worker(store)
         work.queue(store, "next")
         claimed = work.take_one(store, worker)
-        assert [Way.GOES] == ways(store, worker, claimed, destination=API)
+        assert [AdmissionRoute.GOES] == ways(store, worker, claimed, destination=API)
         assert claimed.run_id == known(store).breaker.probe
         assert FinishResult.REFUSED == work.end(store, lost, probe, Succeeded(), is_answered=True)
         assert BreakerState.HALF_OPEN == known(store).breaker.state
@@ -212,25 +216,31 @@ class Breakers:
         limit(store, running=1)
         worker = fail_often(store)
         work.queue(store, "in the way")
-        assert [Way.GOES] == ways(store, worker, work.take_one(store, worker))
+        assert [AdmissionRoute.GOES] == ways(store, worker, work.take_one(store, worker))
         clock.advance(PAUSE_FIRST_US)
         work.queue(store, "next")
 
-        assert [Way.STANDS] == ways(store, worker, work.take_one(store, worker), destination=API)
+        assert [AdmissionRoute.STANDS] == ways(
+            store, worker, work.take_one(store, worker), destination=API
+        )
         assert BreakerState.OPEN == known(store).breaker.state
 
     def test_a_person_can_take_it_for_well(self, store: Store) -> None:
         """B2, A2: on record."""
         worker = fail_often(store)
         waits = work.queue(store, "put off")
-        assert [Way.LATER] == ways(store, worker, work.take_one(store, worker), destination=API)
+        assert [AdmissionRoute.LATER] == ways(
+            store, worker, work.take_one(store, worker), destination=API
+        )
 
         reset = store.reset_breaker(API, ADA)
 
         assert BreakerState.CLOSED == reset.breaker.state == known(store).breaker.state
         assert store.now() == work.get_run(store, waits).next_at
         work.queue(store, "next")
-        assert [Way.GOES] == ways(store, worker, work.take_one(store, worker), destination=API)
+        assert [AdmissionRoute.GOES] == ways(
+            store, worker, work.take_one(store, worker), destination=API
+        )
         (entry,) = [one for one in steps.audit(store) if one.action == "breaker.reset"]
         assert (API, ADA) == (entry.subject, entry.actor)
         with pytest.raises(NotFound, match="nobody"):
@@ -243,7 +253,9 @@ class Breakers:
 
         claimed = work.take_one(store, worker)
 
-        assert [Way.GOES] == ways(store, worker, claimed, destination="other.example.com")
+        assert [AdmissionRoute.GOES] == ways(
+            store, worker, claimed, destination="other.example.com"
+        )
 
 
 ACME = QuotaKey("tenant:acme")

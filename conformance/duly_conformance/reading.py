@@ -20,13 +20,19 @@ from duly.domain.enums import (
     SkipReason,
 )
 from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
-from duly.domain.outcomes import Failed, GivenBack, Snoozed, Succeeded
+from duly.domain.outcomes import Failed, ReturnedToQueue, Snoozed, Succeeded
 from duly.domain.policies import Misfire
 from duly.domain.runs import AttemptRecord, LogLine, Progress, Reason, TaskPolicy
 from duly.domain.schedule_changes import decide_resume, decide_skip_next
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.verification import Scope, ScopeReport
-from duly.store.ports.execution import WORKER_TTL_US, Beat, FinishResult, Report, SaveCheckpoint
+from duly.domain.verification import ItemReport, ItemScope
+from duly.store.ports.execution import (
+    WORKER_TTL_US,
+    FinishResult,
+    Heartbeat,
+    Report,
+    SaveCheckpoint,
+)
 from duly.store.ports.maintenance import Prune, PruneKind, Retention
 from duly.store.ports.queries import (
     EFFECTS_MAX,
@@ -34,7 +40,7 @@ from duly.store.ports.queries import (
     AuditFilter,
     Evidence,
     Findings,
-    Judged,
+    OccurrenceStatuses,
     RunFilter,
     ScheduleFilter,
 )
@@ -96,7 +102,7 @@ class ReadingAttempts:
         worker = work.join_worker(store, host="mill", process=31)
         claimed = work.take_one(store, worker)
         clock.advance(1)
-        store.beat(Beat(worker=worker, holds=(claimed.hold,)))
+        store.beat(Heartbeat(worker=worker, holds=(claimed.hold,)))
         expected = AttemptRecord(
             run_id=claimed.record.id,
             fence=1,
@@ -176,7 +182,7 @@ class ReadingAttempts:
         worker = work.join_worker(store, ttl_us=HOUR_US)
         joined_at = clock.now_us()
         ends = (
-            GivenBack(Reason.NOT_STARTED, is_started=False),
+            ReturnedToQueue(Reason.NOT_STARTED, is_started=False),
             Failed("oh", after_us=0),
             Succeeded("1"),
         )
@@ -392,7 +398,7 @@ class ForgettingWork:
         worker = work.join_worker(store)
         again = work.take_one(store, worker)
         clock.advance(1)
-        store.beat(Beat(worker=worker, holds=(again.hold,)))
+        store.beat(Heartbeat(worker=worker, holds=(again.hold,)))
         last_at = clock.now_us()
         clock.advance(1)
         work.end(store, worker, again, Succeeded())
@@ -414,7 +420,7 @@ class ForgettingWork:
         worker, claimed = work.queue_and_take(store)
         work.end(store, worker, claimed, Succeeded())
         clock.advance(1)
-        store.beat(Beat(worker=worker))
+        store.beat(Heartbeat(worker=worker))
 
         (attempt,) = store.list_attempts(claimed.record.id)
         assert (None, "there:2") == (attempt.heartbeat_at, attempt.worker_name)
@@ -1278,10 +1284,10 @@ class Surveying:
         hours = [begun_at + number * HOUR_US for number in range(-1, 7)]
         assert first.last_for is not None
         asked = [
-            Judged(second.id, hours[::-1]),
-            Judged(NOBODY, hours[:2]),
-            Judged(first.id, [first.last_for, *hours]),
-            Judged(second.id, []),
+            OccurrenceStatuses(second.id, hours[::-1]),
+            OccurrenceStatuses(NOBODY, hours[:2]),
+            OccurrenceStatuses(first.id, [first.last_for, *hours]),
+            OccurrenceStatuses(second.id, []),
         ]
 
         found = store.judge_many(asked)
@@ -1367,7 +1373,7 @@ class Surveying:
         tell(store, worker, claimed, ALL)
         work.end(store, worker, claimed, Succeeded())
         again = repaired(store, worker, claimed.run_id)
-        tell(store, worker, again, ScopeReport(done=("a",)))
+        tell(store, worker, again, ItemReport(done=("a",)))
         doubted = in_doubt(store, "other")
         verify(store, work.get_run(store, doubted.run_id), Finding.PARTIAL)
         untouched = work.queue(store, "untouched")
@@ -1378,7 +1384,9 @@ class Surveying:
         assert {
             one: Findings(tuple(store.list_verdicts(one)), store.get_scope(one)) for one in ids
         } == found
-        assert Scope(3, 2, 1, ("c",)) == found[again.run_id].scope == found[claimed.run_id].scope
+        assert (
+            ItemScope(3, 2, 1, ("c",)) == found[again.run_id].scope == found[claimed.run_id].scope
+        )
         assert [Finding.PARTIAL] == [one.finding for one in found[doubted.run_id].verdicts]
         assert Findings() == found[NO_RUN] == found[untouched]
         assert {} == store.read_findings([])

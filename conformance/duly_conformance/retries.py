@@ -13,12 +13,12 @@ from duly.domain.ids import shard_of
 from duly.domain.outcomes import (
     CancelledEnd,
     Failed,
-    GivenBack,
-    LostEnd,
+    RetryLater,
+    ReturnedToQueue,
     Snoozed,
     Succeeded,
     TimedOut,
-    Wait,
+    WorkerLost,
 )
 from duly.domain.policies import Retry
 from duly.domain.runs import Reason, TaskPolicy
@@ -35,7 +35,13 @@ from duly.store.ports.dispatch import (
     Renew,
     Timer,
 )
-from duly.store.ports.execution import WORKER_TTL_US, Beat, FinishResult, LossKind, Report
+from duly.store.ports.execution import (
+    WORKER_TTL_US,
+    FinishResult,
+    Heartbeat,
+    LostClaimReason,
+    Report,
+)
 from duly.store.ports.queries import RunFilter
 from duly.store.ports.schedules import NEAR_US
 from duly_conformance import steps
@@ -93,7 +99,7 @@ class FindingLost:
 
         (lost,) = work.lost_claims(store)
 
-        assert (claimed.hold, LossKind.WORKER, worker, claimed.tries) == (
+        assert (claimed.hold, LostClaimReason.WORKER, worker, claimed.tries) == (
             lost.hold,
             lost.kind,
             lost.worker,
@@ -124,7 +130,7 @@ class FindingLost:
         assert () == work.lost_claims(store)
         clock.advance(1)
         (lost,) = work.lost_claims(store)
-        assert (claimed.hold, LossKind.OVERDUE) == (lost.hold, lost.kind)
+        assert (claimed.hold, LostClaimReason.OVERDUE) == (lost.hold, lost.kind)
 
     def test_the_oldest_claim_comes_first(self, store: Store, clock: ManualClock) -> None:
         """R4: and no more than asked for."""
@@ -187,7 +193,7 @@ class SettlingLost:
         work.settle_lost(store, fence, *work.lost_claims(store))
         clock.set(clock.now_us() - WORKER_TTL_US)
 
-        assert not store.beat(Beat(worker=worker)).is_alive
+        assert not store.beat(Heartbeat(worker=worker)).is_alive
         assert [] == work.take(store, worker)
         (entry,) = steps.audit(store, action="member.declared-dead")
         assert (f"member {worker}", {"taken_over_by": fence.member}) == (
@@ -224,7 +230,7 @@ class SettlingLost:
         clock.advance(WORKER_TTL_US)
         lost = work.lost_claims(store)
         clock.set(began_at)
-        assert store.beat(Beat(worker=worker)).is_alive
+        assert store.beat(Heartbeat(worker=worker)).is_alive
         fence = work.maintain(store)
         before = snapshot(store)
 
@@ -247,7 +253,7 @@ class SettlingLost:
 
         record = work.get_run(store, claimed.record.id)
         assert (RunState.RETRYING, Reason.TIMEOUT) == (record.state, record.state_reason)
-        beaten = store.beat(Beat(worker=lost.worker, holds=(claimed.hold,)))
+        beaten = store.beat(Heartbeat(worker=lost.worker, holds=(claimed.hold,)))
         assert (True, ["gone"]) == (beaten.is_alive, [stop.kind for stop in beaten.stops])
         assert [] == steps.audit(store, action="member.declared-dead")
 
@@ -268,7 +274,7 @@ class SettlingLost:
         work.end(store, finisher, finished, Succeeded())
         work.settle_lost(store, fence, lost[1])
         giver, given = held[2]
-        work.end(store, giver, given, GivenBack(Reason.SHUTDOWN, is_started=True))
+        work.end(store, giver, given, ReturnedToQueue(Reason.SHUTDOWN, is_started=True))
         work.take_one(store, work.join_worker(store))
         before = snapshot(store)
 
@@ -309,7 +315,7 @@ class SettlingLost:
         assert [1, 2, 3] == numbers
         assert 1 == len(steps.audit(store, action="run.dead"))
 
-    @pytest.mark.parametrize("how", [LostEnd(), CancelledEnd()], ids=["lost", "cancelled"])
+    @pytest.mark.parametrize("how", [WorkerLost(), CancelledEnd()], ids=["lost", "cancelled"])
     def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(
         self, store: Store, clock: ManualClock, how: End
     ) -> None:
@@ -656,7 +662,7 @@ class RetryBudgets:
         claims = work.take(store, worker)
         failed = Failed("oh", after_us=SECOND_US)
         finishes = [finish(claimed, failed, policy=policy) for claimed in claims]
-        assert all(isinstance(one.conclusion.next, Wait) for one in finishes)
+        assert all(isinstance(one.conclusion.next, RetryLater) for one in finishes)
         store.finish_runs(worker, finishes)
 
         dues = [work.get_run(store, claimed.record.id).next_at for claimed in claims]

@@ -12,16 +12,16 @@ from duly.domain.effects import EffectState, Grant
 from duly.domain.enums import Finding, Missed, Overlap, RunState, ScheduleStatus, SkipReason
 from duly.domain.fire_planning import Settlement, Skip, plan_on_time
 from duly.domain.ids import identity_text, schedule_id
-from duly.domain.outcomes import Failed, LostEnd, Succeeded
+from duly.domain.outcomes import Failed, Succeeded, WorkerLost
 from duly.domain.policies import Misfire, Retry
-from duly.domain.quotas import EACH_OWNER, Counted, GoneRecord, QuotaKey, decide_gone
-from duly.domain.runs import LogLine, Progress, Reason, TaskPolicy, VerdictKind
+from duly.domain.quotas import EACH_OWNER, Counted, DepartedOwner, QuotaKey, decide_gone
+from duly.domain.runs import LogLine, OccurrenceStatusKind, Progress, Reason, TaskPolicy
 from duly.domain.schedule_changes import decide_delete, decide_pause, decide_restore, decide_resume
-from duly.domain.schedules import Owed
-from duly.domain.verification import ScopeReport
+from duly.domain.schedules import CatchUpRange
+from duly.domain.verification import ItemReport
 from duly.errors import Conflict, DulyError, NotFound
 from duly.store.memory import MemoryStore
-from duly.store.ports.alerts import SetTerm, TermSort
+from duly.store.ports.alerts import AlertSettingKind, SetAlertSetting
 from duly.store.ports.effects import OrderTask
 from duly.store.ports.execution import Report, SaveCheckpoint
 from duly.store.ports.operations import MarkOwner, SetQuotas
@@ -47,12 +47,12 @@ from duly_conformance.steps import fired
 
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
-    from duly.domain.schedule_changes import Change
+    from duly.domain.schedule_changes import ScheduleChange
     from duly.domain.schedules import ScheduleRecord
     from duly.engine.manual_clock import ManualClock
     from duly.store.ports import Store
     from duly.store.ports.execution import ClaimedRun
-    from duly.store.ports.transfer import Bundle, Imported
+    from duly.store.ports.transfer import Imported, TransferUnit
 
 
 TENANTS = ("default", "acme")
@@ -103,7 +103,7 @@ class Moving:
         assert other.get_run(run) is None
         assert record.pending is not None
         (verdict,) = other.judge(record.id, [record.pending.scheduled_for])
-        assert VerdictKind.UNKNOWN is verdict.kind
+        assert OccurrenceStatusKind.UNKNOWN is verdict.kind
         assert steps.look(store, record).pending == steps.look(other, record).pending
 
     def test_what_is_moved_goes_on_here(self, store: Store, clock: ManualClock) -> None:
@@ -133,7 +133,7 @@ class Moving:
         move(other, store)
 
         (lost,) = work.lost_claims(store)
-        assert [True] == work.settle_lost(store, work.maintain(store), lost, how=LostEnd())
+        assert [True] == work.settle_lost(store, work.maintain(store), lost, how=WorkerLost())
 
         assert RunState.AMBIGUOUS is work.get_run(store, claimed.run_id).state
         ledger = store.list_effects(claimed.run_id, 10)
@@ -277,7 +277,7 @@ def _tell(store: Store, worker: Any, claimed: ClaimedRun) -> None:
                 started_at=store.now(),
                 progress=Progress(1, 3, "on its way"),
                 lines=(LogLine(store.now(), "info", "hello"),),
-                scope=ScopeReport(expected=2, names=("a", "b"), done=("a",)),
+                scope=ItemReport(expected=2, names=("a", "b"), done=("a",)),
             )
         ],
     )
@@ -293,14 +293,14 @@ def _settings(store: Store) -> None:
     store.set_quotas(SetQuotas(key=key, most={Counted.SCHEDULES: 5}, actor=ADA))
     store.mark_gone(MarkOwner(owner="anna", tenant="default", actor=ADA))
     store.set_alert_term(
-        SetTerm(sort=TermSort.RULE, name="mail", terms={"threshold": 3}, actor=ADA)
+        SetAlertSetting(sort=AlertSettingKind.RULE, name="mail", terms={"threshold": 3}, actor=ADA)
     )
 
 
 def move(source: Store, target: Store, *, has_history: bool = True, **parts: Any) -> Imported:
     """Export a store whole, and import it into another."""
     with source.export_promises(has_history=has_history) as found:
-        bundles: list[Bundle] = list(found.bundles)
+        bundles: list[TransferUnit] = list(found.bundles)
     command = ImportPromises(
         id=EXPORT_ID,
         source=source.name,
@@ -313,7 +313,7 @@ def move(source: Store, target: Store, *, has_history: bool = True, **parts: Any
     return target.import_promises(replace(command, **parts))
 
 
-def exported(store: Store) -> list[Bundle]:
+def exported(store: Store) -> list[TransferUnit]:
     """Return all that a store hands out."""
     with store.export_promises(has_history=True) as found:
         return list(found.bundles)
@@ -343,7 +343,7 @@ def told(store: Store) -> dict[str, Any]:
         "limits": store.list_limits().records,
         "quotas": store.list_quotas(),
         "gone": store.list_gone("default", "", 100),
-        "alert terms": [store.list_alert_terms(sort) for sort in TermSort],
+        "alert terms": [store.list_alert_terms(sort) for sort in AlertSettingKind],
         "backfills": store.list_backfills("default", None, 100),
         "slots": [
             store.list_slots(one.id, None, 100)
@@ -393,7 +393,7 @@ class GoneOwners:
         steps.create(store, "another's", owner="ann")
         steps.create(store, "nobody's")
         steps.create(store, "elsewhere", owner="anna", tenant="acme")
-        expected = GoneRecord(
+        expected = DepartedOwner(
             owner="anna", tenant="default", gone_at=said_at, said_by=ADA.name, active=0
         )
         assert [expected] == store.list_gone("default", "", 10)
@@ -517,7 +517,7 @@ def of(owner: str, **parts: Any) -> MarkOwner:
     return MarkOwner(**{"owner": owner, "tenant": "default", "actor": ADA, **parts})
 
 
-def gone(store: Store, owner: str, **parts: Any) -> GoneRecord:
+def gone(store: Store, owner: str, **parts: Any) -> DepartedOwner:
     """Say that an owner is gone."""
     return store.mark_gone(of(owner, **parts))
 
@@ -899,11 +899,11 @@ class ChangingSchedules:
         assert before == snapshot(store)
 
 
-def hour_by_hour(record: ScheduleRecord) -> Change:
+def hour_by_hour(record: ScheduleRecord) -> ScheduleChange:
     """Return a change by which the first hour is run, the second skipped, the third owed."""
     template = template_of(record)
     first, second, third, fourth = (record.created_at + hours * HOUR_US for hours in (1, 2, 3, 4))
-    owed = Owed(
+    owed = CatchUpRange(
         schedule_id=record.id,
         first_for=third,
         last_for=third,

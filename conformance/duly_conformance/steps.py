@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.admission import FAILURES_MIN, PAUSE_FIRST_US, Way
+from duly.domain.admission import FAILURES_MIN, PAUSE_FIRST_US, AdmissionRoute
 from duly.domain.enums import Lane, Missed, Origin, Overlap, RunState
 from duly.domain.fire_planning import plan_late, settle
 from duly.domain.limits import read_limit
-from duly.domain.outcomes import Attempted, CancelledEnd, Failed, LostEnd, Succeeded, conclude
+from duly.domain.outcomes import AttemptFacts, CancelledEnd, Failed, Succeeded, WorkerLost, conclude
 from duly.domain.runs import Reason
 from duly.domain.schedule_changes import decide_delete, decide_edit, decide_pause
 from duly.domain.schedules import TENANT_DEFAULT, Call
@@ -26,7 +26,13 @@ from duly.store.ports.dispatch import (
     LoadTimers,
     MemberKind,
 )
-from duly.store.ports.execution import WORKER_TTL_US, ClaimRuns, FinishResult, Loss, SettleLost
+from duly.store.ports.execution import (
+    WORKER_TTL_US,
+    ClaimRuns,
+    FinishResult,
+    LostClaimDecision,
+    SettleLost,
+)
 from duly.store.ports.limits import Request, SetLimit
 from duly.store.ports.queries import PAGE_MAX, AuditFilter, RunFilter
 from duly.store.ports.schedules import Stale
@@ -44,14 +50,14 @@ from duly_conformance.kit import (
 )
 
 if TYPE_CHECKING:
-    from duly.domain.admission import Verdict
+    from duly.domain.admission import AdmissionDecision
     from duly.domain.audit import AuditEntry
     from duly.domain.fire_planning import Plan
     from duly.domain.ids import RunId
     from duly.domain.outcomes import End
     from duly.domain.runs import DelayedRecord, RunRecord
-    from duly.domain.schedule_changes import Change
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.schedule_changes import ScheduleChange
+    from duly.domain.schedules import CatchUpRange, Definition, ScheduleRecord
     from duly.engine.manual_clock import ManualClock
     from duly.store.ports import Store
     from duly.store.ports.dispatch import MemberId, Timer, Wakeups
@@ -101,7 +107,7 @@ def look(store: Store, record: ScheduleRecord) -> ScheduleRecord:
     return seen.record
 
 
-def apply(store: Store, record: ScheduleRecord, change: Change) -> ScheduleRecord:
+def apply(store: Store, record: ScheduleRecord, change: ScheduleChange) -> ScheduleRecord:
     """Apply a change that is not stale."""
     changed = store.change_schedule(kit.change_of(record, change))
     assert not isinstance(changed, Stale)
@@ -300,7 +306,7 @@ def lost_claims(store: Store, limit: int = 100) -> tuple[LostClaim, ...]:
 
 def settle_lost(store: Store, fence: Fence, *lost: LostClaim, how: End | None = None) -> list[bool]:
     """Settle lost claims, as a crash unless told otherwise."""
-    losses = tuple(loss_of(store, claim, how or LostEnd()) for claim in lost)
+    losses = tuple(loss_of(store, claim, how or WorkerLost()) for claim in lost)
     return store.settle_lost(SettleLost(fence=fence, losses=losses, overdue_us=OVERDUE_US))
 
 
@@ -314,16 +320,16 @@ def declare_dead(store: Store, clock: ManualClock, worker: MemberId) -> None:
     store.leave(fence.member)
 
 
-def loss_of(store: Store, claim: LostClaim, how: End) -> Loss:
+def loss_of(store: Store, claim: LostClaim, how: End) -> LostClaimDecision:
     """Return what is decided about a lost claim."""
-    attempted = Attempted(
+    attempted = AttemptFacts(
         run_id=claim.hold.run_id,
         policy=claim.policy,
         tries=claim.tries,
         now=store.now(),
         has_begun_effects=claim.effects_at is not None,
     )
-    return Loss(claim, conclude(how, attempted))
+    return LostClaimDecision(claim, conclude(how, attempted))
 
 
 def fire_retries(store: Store, clock: ManualClock) -> Fired:
@@ -354,14 +360,18 @@ def request(claimed: ClaimedRun, **parts: Any) -> Request:
     return asked._replace(**parts)
 
 
-def ask(store: Store, worker: MemberId, *claimed: ClaimedRun, **parts: Any) -> list[Verdict]:
+def ask(
+    store: Store, worker: MemberId, *claimed: ClaimedRun, **parts: Any
+) -> list[AdmissionDecision]:
     """Ask about claims."""
     admitted = store.admit(worker, [request(one, **parts) for one in claimed])
     assert store.now() == admitted.now
     return list(admitted.verdicts)
 
 
-def ways(store: Store, worker: MemberId, *claimed: ClaimedRun, **parts: Any) -> list[Way]:
+def ways(
+    store: Store, worker: MemberId, *claimed: ClaimedRun, **parts: Any
+) -> list[AdmissionRoute]:
     """Ask about claims; return only what becomes of them."""
     return [verdict.way for verdict in ask(store, worker, *claimed, **parts)]
 
@@ -403,7 +413,7 @@ def fail_often(store: Store) -> MemberId:
     for number in range(FAILURES_MIN):
         queue(store, f"failing {number}")
         claimed = take_one(store, worker)
-        assert [Way.GOES] == ways(store, worker, claimed, destination=API)
+        assert [AdmissionRoute.GOES] == ways(store, worker, claimed, destination=API)
         end(store, worker, claimed, FATAL, is_answered=False)
     return worker
 
@@ -417,7 +427,7 @@ def probing(
     queue(store, "probe")
     worker = join_limited_worker(store) if is_lasting else join_worker(store)
     probe = take_one(store, worker)
-    assert [Way.GOES] == ways(store, worker, probe, destination=API)
+    assert [AdmissionRoute.GOES] == ways(store, worker, probe, destination=API)
     return worker, probe
 
 
@@ -446,7 +456,7 @@ def fired(store: Store, clock: ManualClock, policy: Overlap, times: int = 1) -> 
     return record
 
 
-def owing(store: Store, clock: ManualClock, fence: Fence, record: ScheduleRecord) -> Owed:
+def owing(store: Store, clock: ManualClock, fence: Fence, record: ScheduleRecord) -> CatchUpRange:
     """Let a schedule miss three occurrences, and return the range that it owes."""
     fall_due(clock, record, late_us=2 * HOUR_US + 2 * MINUTE_US)
     assert record.pending is not None
@@ -458,7 +468,7 @@ def owing(store: Store, clock: ManualClock, fence: Fence, record: ScheduleRecord
 
 
 def drain(  # noqa: PLR0913, PLR0917 - what is drained, by whom and how far
-    store: Store, fence: Fence, record: ScheduleRecord, owed: Owed, until: int
+    store: Store, fence: Fence, record: ScheduleRecord, owed: CatchUpRange, until: int
 ) -> FireResult:
     """Make the runs of a range up to an occurrence."""
     settled = settle(template_of(record), owed.first_for, owed.last_for, store.now(), 1)

@@ -11,7 +11,7 @@ import pytest
 
 from duly.domain.enums import Finding, Lane, Missed, Origin, RunState, SkipReason
 from duly.domain.ids import ScheduleId
-from duly.domain.missing_occurrences import Cause, SlotKind
+from duly.domain.missing_occurrences import Cause, ExpectedOccurrenceKind
 from duly.domain.outcomes import Failed, Succeeded
 from duly.domain.runs import Progress
 from duly.domain.schedule_changes import decide_restore, decide_resume, decide_skip_next
@@ -40,7 +40,7 @@ from duly_conformance.misfires import owing
 if TYPE_CHECKING:
     from typing import Any
 
-    from duly.domain.missing_occurrences import Slot
+    from duly.domain.missing_occurrences import ExpectedOccurrence
     from duly.domain.outcomes import End
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import ScheduleRecord
@@ -412,10 +412,12 @@ class ReadingLastEnds:
         assert {} == store.list_last_ends([], 10)
 
 
-ALL = frozenset(SlotKind)
+ALL = frozenset(ExpectedOccurrenceKind)
 
 
-def slots_of(store: Store, record: ScheduleRecord, since: int | None = None) -> list[Slot]:
+def slots_of(
+    store: Store, record: ScheduleRecord, since: int | None = None
+) -> list[ExpectedOccurrence]:
     """Return what became of each occurrence that was expected of a schedule."""
     begin = store.now() - 30 * DAY_US if since is None else since
     command = MissingFilter(since=begin, schedule_id=record.id, kinds=ALL)
@@ -445,10 +447,14 @@ class FindingMissing:
         record = steps.apply(store, paused, change)
         record = steps.fire_due(store, clock, record)
 
-        assert [SlotKind.PRESENT] * 3 + [SlotKind.HELD] * 2 == [one.kind for one in held]
+        assert [ExpectedOccurrenceKind.PRESENT] * 3 + [ExpectedOccurrenceKind.HELD] * 2 == [
+            one.kind for one in held
+        ]
         assert {"paused"} == {one.reason for one in held[3:]}
         assert {"present": 4, "skipped": 2} == kinds_of(store, record)
-        skipped = [one for one in slots_of(store, record) if one.kind is SlotKind.SKIPPED]
+        skipped = [
+            one for one in slots_of(store, record) if one.kind is ExpectedOccurrenceKind.SKIPPED
+        ]
         assert {str(SkipReason.PAUSED)} == {one.reason for one in skipped}
 
     def test_what_nobody_has_fired_is_missing_while_nobody_keeps_time(
@@ -468,7 +474,7 @@ class FindingMissing:
         behind = slots_of(store, record)
         store.leave(holding)
 
-        assert [SlotKind.DUE] == [one.kind for one in due]
+        assert [ExpectedOccurrenceKind.DUE] == [one.kind for one in due]
         assert [Cause.NO_DISPATCHER] * 3 == [one.cause for one in missing]
         assert [False] * 3 == [one.was_kept for one in missing]
         assert {Cause.DISPATCHER_HOLDING} == {one.cause for one in held}
@@ -498,7 +504,7 @@ class FindingMissing:
             edited = steps.fire_due(store, clock, edited)
         found = slots_of(store, edited)
 
-        assert {SlotKind.PRESENT} == {one.kind for one in found}
+        assert {ExpectedOccurrenceKind.PRESENT} == {one.kind for one in found}
         assert 5 == len(found)
 
     def test_an_edit_of_what_is_overdue_leaves_it_owed(
@@ -520,7 +526,9 @@ class FindingMissing:
         gone = slots_of(store, deleted)
         restored = steps.apply(store, deleted, decide_restore(deleted, store.now(), None))
 
-        assert [SlotKind.PRESENT] + [SlotKind.HELD] * 3 == [one.kind for one in gone]
+        assert [ExpectedOccurrenceKind.PRESENT] + [ExpectedOccurrenceKind.HELD] * 3 == [
+            one.kind for one in gone
+        ]
         assert {"deleted"} == {one.reason for one in gone[1:]}
         assert {"present": 1, "skipped": 3} == kinds_of(store, restored)
 
@@ -544,7 +552,7 @@ class FindingMissing:
         clock.advance("1h")
         found = slots_of(store, record)
 
-        assert [SlotKind.PRESENT] * 3 == [one.kind for one in found]
+        assert [ExpectedOccurrenceKind.PRESENT] * 3 == [one.kind for one in found]
         assert hours == [one.scheduled_for % DAY_US // HOUR_US for one in found]
 
     def test_of_too_many_the_newest_are_looked_at_and_that_is_told(

@@ -6,7 +6,7 @@ import os
 from typing import Protocol
 
 
-class Draws(Protocol):
+class RandomSource(Protocol):
     """Whoever can draw bytes nobody can guess; tests and the simulation bring a seeded one."""
 
     def draw(self, size: int) -> bytes:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.alerts import AlertState
 from duly.engine.alerts.channels import DeliveryResult
-from duly.engine.alerts.delivery import AlertCourier
-from duly.engine.alerts.watcher import Watcher, Watchman
-from duly.store.ports.alerts import AlertFilter, SetTerm, TermSort
+from duly.engine.alerts.delivery import AlertDeliverer
+from duly.engine.alerts.watcher import Watcher, WatcherIdentity
+from duly.store.ports.alerts import AlertFilter, AlertSettingKind, SetAlertSetting
 from duly_conformance.kit import ADA
 from tests.engine.rig import Recorder
 
@@ -60,11 +60,11 @@ class GuardRoom:
         self.watcher = Watcher(
             self.store,
             self.clock,
-            Watchman(holder=self.holder),
+            WatcherIdentity(holder=self.holder),
             observers=self.observers,
             telemetry=self.recorder,
         )
-        self.courier = AlertCourier(
+        self.courier = AlertDeliverer(
             self.store, self.clock, lambda _: self.channel, telemetry=self.recorder
         )
         self.courier.fence = self.watcher.fence_in_time
@@ -93,12 +93,16 @@ class GuardRoom:
     def rule(self, kind: str, **terms: Any) -> None:
         """Set the rule of a kind."""
         said = {"name": kind, "kind": kind, **terms}
-        self.store.set_alert_term(SetTerm(sort=TermSort.RULE, name=kind, terms=said, actor=ADA))
+        self.store.set_alert_term(
+            SetAlertSetting(sort=AlertSettingKind.RULE, name=kind, terms=said, actor=ADA)
+        )
 
     def silence(self, name: str, for_us: int, **terms: Any) -> None:
         """Silence alerts for a while."""
         until = self.clock.now_us() + for_us
-        order = SetTerm(sort=TermSort.SILENCE, name=name, terms=terms, until=until, actor=ADA)
+        order = SetAlertSetting(
+            sort=AlertSettingKind.SILENCE, name=name, terms=terms, until=until, actor=ADA
+        )
         self.store.set_alert_term(order)
 
 

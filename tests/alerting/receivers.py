@@ -13,7 +13,7 @@ from duly.client.run_context import SecretSources
 from duly.domain.outbound_urls import read_allow_list
 from duly.engine.alerts.channels import ChannelSurroundings
 from duly.engine.alerts.delivery import open_channel
-from duly.store.ports.alerts import SetTerm, TermSort
+from duly.store.ports.alerts import AlertSettingKind, SetAlertSetting
 from duly_conformance.kit import ADA
 from tests.alerting.alert_rig import GuardRoom
 from tests.notifying.rig import Letter, Postbox
@@ -86,7 +86,9 @@ class TellingRoom(GuardRoom):
         signed = {"url": hook.url, "secret": {"secret": "env:DULY_SECRET_KEY"}}
         for name, kind, options in (("mail", "smtp", mail.options()), ("hook", "webhook", signed)):
             terms = {"kind": kind, "options": options}
-            order = SetTerm(sort=TermSort.CHANNEL, name=name, terms=terms, actor=ADA)
+            order = SetAlertSetting(
+                sort=AlertSettingKind.CHANNEL, name=name, terms=terms, actor=ADA
+            )
             self.store.set_alert_term(order)
 
     def told(self, kind: str) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ from duly.domain.runs import RECEIVER_GONE, TASK_GONE, TaskPolicy
 from duly.domain.schedule_changes import decide_pause, decide_resume
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.ports.dispatch import Renew
-from duly.store.ports.effects import SettleDoubt
+from duly.store.ports.effects import ResolveAmbiguousRun
 from duly.store.ports.execution import Report
 from duly.store.sqlite import SqliteStore
 from duly.timetable.interval import every
@@ -208,7 +208,7 @@ def test_a_run_in_doubt_waits_for_a_person(guard):
     assert "it has waited for a person for " in guard.alerts()[0].summary
 
     guard.store.settle_doubt(
-        SettleDoubt(tenant="acme", id=claimed.record.id, choice=Choice.SKIP, actor=ADA)
+        ResolveAmbiguousRun(tenant="acme", id=claimed.record.id, choice=Choice.SKIP, actor=ADA)
     )
     resolved(guard, AlertKind.AMBIGUOUS_RUN, subject)
 

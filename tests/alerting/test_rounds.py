@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from duly.domain.alert_rules import AlertKind
-from duly.domain.alerts import Observation
+from duly.domain.alerts import DetectorResult
 from duly.engine.alerts.schedule_detectors import (
     PAGE,
     SUBJECTS_MAX,
-    Asked,
-    GoesRound,
+    DetectorContext,
     MissingObserver,
     PausedObserver,
+    RotatingDetector,
     ScheduleObserver,
     told_one_by_one,
 )
@@ -56,7 +56,9 @@ def make(store, count: int) -> None:
 
 def ask(observer, store, **parts) -> list[str]:
     """Have an observer look; return the schedules that it has looked at."""
-    seen: Observation = observer.observe(Asked(store=store, status=store.status(), **parts))
+    seen: DetectorResult = observer.observe(
+        DetectorContext(store=store, status=store.status(), **parts)
+    )
     return sorted({key.subject.removeprefix("schedule ") for key in seen.keys})
 
 
@@ -88,7 +90,7 @@ def test_a_page_costs_the_same_however_many_are_on_it(stored):
     store, _ = stored
     make(store, 55)
     counted = Counted(store)
-    asked = Asked(store=counted, status=store.status())
+    asked = DetectorContext(store=counted, status=store.status())
     costs: list[int] = []
     for page in (5, 50):
         counted.asked.clear()
@@ -102,7 +104,9 @@ def test_ten_thousand_are_gone_round_in_two_minutes():
     """V3, P3: by a page in each portion; and no portion takes longer than a page."""
     settings = WatcherSettings()
 
-    assert GOING_ROUND == {type(one) for one in usual_observers() if isinstance(one, GoesRound)}
+    assert GOING_ROUND == {
+        type(one) for one in usual_observers() if isinstance(one, RotatingDetector)
+    }
     assert ceil(10_000 / PAGE) * settings.goes_on_us <= 2 * MINUTE_US
     assert settings.round_us <= settings.goes_on_us // 10
 
@@ -113,9 +117,9 @@ class Counting:
     def __init__(self) -> None:
         self.asked = 0
 
-    def observe(self, _asked: Asked) -> Observation:
+    def observe(self, _asked: DetectorContext) -> DetectorResult:
         self.asked += 1
-        return Observation()
+        return DetectorResult()
 
 
 class Noted:
@@ -123,7 +127,7 @@ class Noted:
 
     def __init__(self, inner: MissingObserver) -> None:
         self._inner = inner
-        self.asked: list[Asked] = []
+        self.asked: list[DetectorContext] = []
         self.seen: list[list[str]] = []
         self.fails = False
 
@@ -131,7 +135,7 @@ class Noted:
     def is_round_over(self) -> bool:
         return self._inner.is_round_over
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         self.asked.append(asked)
         if self.fails:
             raise ValueError("no index")
@@ -203,7 +207,7 @@ def test_the_worst_are_told_one_by_one_and_no_more(stored_in_memory):
     alerts.look(store, fence, *known)
     many = [alerts.condition(f"queue {number}", value=number) for number in range(100)]
     others = [alerts.condition("queue a", kind=AlertKind.OVERLAP, value=0.1)]
-    asked = Asked(store=store, status=store.status(), alerts=store.load_watched().alerts)
+    asked = DetectorContext(store=store, status=store.status(), alerts=store.load_watched().alerts)
     told = told_one_by_one(asked, [*many, *others])
     values = sorted(one.value for one in told if one.kind is AlertKind.QUEUE_AGE)
 

@@ -13,7 +13,7 @@ import pytest
 
 from duly.domain.alert_rules import AlertKind
 from duly.engine.alerts.channels import DeliveryResult
-from duly.engine.alerts.delivery import AlertCourier
+from duly.engine.alerts.delivery import AlertDeliverer
 from duly.engine.alerts.schedule_detectors import ScheduleObserver
 from duly.engine.alerts.watcher import usual_observers
 from duly.engine.manual_clock import ManualClock
@@ -21,10 +21,10 @@ from duly.errors import StoreUnavailable
 from duly.store.ports.alerts import (
     WATCH_TTL_US,
     AlertFilter,
-    HoldWatch,
+    AlertSettingKind,
     RemoveTerm,
-    SetTerm,
-    TermSort,
+    RenewWatcherLease,
+    SetAlertSetting,
 )
 from duly.store.ports.auth import KeepsTenants
 from duly.store.sqlite import SqliteStore
@@ -36,7 +36,7 @@ from tests.alerting.alert_rig import GuardRoom, raw_sqlite
 from tests.engine.rig import SECOND, Rig
 
 if TYPE_CHECKING:
-    from duly.domain.alerts import Observation
+    from duly.domain.alerts import DetectorResult
 
 LIMIT_SECONDS = 120
 BUSY = DeliveryResult(is_done=False, detail="busy")
@@ -216,7 +216,7 @@ def test_what_can_not_be_settled_is_not_sent_over_and_over(stored, how):
             return False
 
     store: Any = Unsettled()
-    courier = AlertCourier(store, guard.clock, lambda _: guard.channel)
+    courier = AlertDeliverer(store, guard.clock, lambda _: guard.channel)
     courier.fence = guard.watcher.fence_in_time
     for _ in range(5):
         with suppress(RuntimeError):
@@ -251,8 +251,8 @@ def test_a_delivery_of_no_use_is_given_up_on_record(guard):
 
 def test_a_channel_that_is_gone_ends_its_deliveries(guard):
     """V3: what was to go there goes nowhere, and that is on record."""
-    said = SetTerm(
-        sort=TermSort.CHANNEL, name="ops", terms={"kind": "log", "options": {}}, actor=ADA
+    said = SetAlertSetting(
+        sort=AlertSettingKind.CHANNEL, name="ops", terms={"kind": "log", "options": {}}, actor=ADA
     )
     guard.store.set_alert_term(said)
     in_trouble((guard.store, guard.clock))
@@ -260,7 +260,7 @@ def test_a_channel_that_is_gone_ends_its_deliveries(guard):
     guard.channel.answers = [BUSY] * 20
     guard.look(7)
     told_to = guard.alerts("no-executions")[0].told_to
-    guard.store.remove_alert_term(RemoveTerm(sort=TermSort.CHANNEL, name="ops", actor=ADA))
+    guard.store.remove_alert_term(RemoveTerm(sort=AlertSettingKind.CHANNEL, name="ops", actor=ADA))
     guard.look(4)
 
     (entry,) = steps.audit(guard.store, action="alert.undelivered")
@@ -363,7 +363,7 @@ def raw(store, statement: str) -> list[Any]:
 def test_what_goes_to_a_channel_of_a_newer_program_waits_for_it(guard):
     """V3: it is neither given up nor left out."""
     terms = {"kind": "carrier-pigeon", "options": {}}
-    said = SetTerm(sort=TermSort.CHANNEL, name="ops", terms=terms, actor=ADA)
+    said = SetAlertSetting(sort=AlertSettingKind.CHANNEL, name="ops", terms=terms, actor=ADA)
     guard.store.set_alert_term(said)
     in_trouble((guard.store, guard.clock))
     guard.look(12)
@@ -459,7 +459,7 @@ def test_every_kind_is_covered_by_an_observer(stored):
     real = guard.watcher._observe  # noqa: SLF001 - what it has seen is what is asked about
 
     def noted(watched, *, is_whole):
-        found: Observation = real(watched, is_whole=is_whole)
+        found: DetectorResult = real(watched, is_whole=is_whole)
         kinds.update(found.kinds, {key.kind for key in found.keys})
         return found
 
@@ -526,4 +526,4 @@ def test_who_is_shown_one_tenants_does_not_watch():
         guard.look(12)
 
         assert (None, []) == (guard.watcher.fence, guard.alerts())
-        assert store.hold_watch(HoldWatch(holder=b"x" * 16, name="x")).is_held
+        assert store.hold_watch(RenewWatcherLease(holder=b"x" * 16, name="x")).is_held

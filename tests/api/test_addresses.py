@@ -15,7 +15,7 @@ import duly
 from duly import UsageError
 from duly.api.app import Api
 from duly.api.middleware import HOPS_MAX, PROXIES_MAX, ApiSettings, caller_address, read_proxies
-from duly.api.server import Listening
+from duly.api.server import BindAddress
 from duly.store.ports.queries import AuditFilter
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
@@ -99,7 +99,7 @@ def test_a_long_way_is_followed_so_far_and_no_further():
 def test_whom_to_believe_is_said_by_address_and_is_never_everybody(text, problem):
     """L1, L6."""
     with pytest.raises(UsageError, match=problem):
-        Listening(trust_proxies=(text,)).checked(has_token=True)
+        BindAddress(trust_proxies=(text,)).checked(has_token=True)
 
 
 def test_so_many_proxies_are_named_and_no_more():

@@ -15,7 +15,7 @@ from tests.api.api_fixtures import token_for
 from tests.waiting import SkippingLoop
 
 if TYPE_CHECKING:
-    from duly.client.access import Doorkeeper
+    from duly.client.access import TokenAuthenticator
 
 NIGHTLY = {"name": "nightly", "task": "report", "when": "0 2 * * *"}
 
@@ -302,7 +302,7 @@ class Stuck:
 def test_whoever_waits_too_long_is_told_what_is_not_known(app):
     loop = SkippingLoop()
     stuck = Stuck(loop=loop)
-    api = Api(app, keeper=cast("Doorkeeper", stuck))
+    api = Api(app, keeper=cast("TokenAuthenticator", stuck))
     with Asker(api, {"Authorization": "Bearer x"}, loop=loop) as asker:
         answer = asker.get("/status")
         stuck.released.set()
@@ -313,7 +313,7 @@ def test_whoever_waits_too_long_is_told_what_is_not_known(app):
 
 def test_what_went_wrong_inside_is_not_told(app, caplog):
     """L1: it is in the server's own log."""
-    broken = cast("Doorkeeper", Stuck(RuntimeError("the secret is 42")))
+    broken = cast("TokenAuthenticator", Stuck(RuntimeError("the secret is 42")))
     with Asker(Api(app, keeper=broken), {"Authorization": "Bearer x"}) as asker:
         answer = asker.get("/status")
 

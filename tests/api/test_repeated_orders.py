@@ -12,8 +12,8 @@ import pytest
 
 from duly.api.app import ROUTES
 from duly.api.handlers import backfills, run_orders, runs
-from duly.api.ordering import Ordered
-from duly.api.route import Received
+from duly.api.ordering import IdempotentOrder
+from duly.api.route import ApiRequest
 from duly.interface.backfills import NewBackfill
 from duly.interface.runs import NewCall, NewRun, NewRuns, NoTerms, RerunRun
 from tests.api.api_fixtures import anna
@@ -45,8 +45,10 @@ def test_an_order_given_again_under_its_key_makes_nothing_twice(desk: Desk, name
     path = {"run": desk.runs("succeeded")[0]["id"]}
 
     def order(key: str) -> Any:
-        ordered = Ordered(key.encode() * 16, BEGUN_AT)
-        return handler(Received(app=desk.app, known=anna(), path=path, body=body, ordered=ordered))
+        ordered = IdempotentOrder(key.encode() * 16, BEGUN_AT)
+        return handler(
+            ApiRequest(app=desk.app, known=anna(), path=path, body=body, ordered=ordered)
+        )
 
     before = made(desk)
     first = order("a")

@@ -15,7 +15,7 @@ import pytest
 import duly
 from duly.api.app import Api
 from duly.api.middleware import ApiSettings
-from duly.api.server import Listening, Serving, chosen_port, require_free
+from duly.api.server import BindAddress, Server, chosen_port, require_free
 from duly.errors import UsageError
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
@@ -34,7 +34,7 @@ class Live:
 
     def __init__(self, app: duly.App) -> None:
         self.app = app
-        self._serving = Serving(app, Listening(port=0), SETTINGS)
+        self._serving = Server(app, BindAddress(port=0), SETTINGS)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._serving.run, args=(self._ready.set,))
 
@@ -257,18 +257,18 @@ def test_it_can_be_mounted_in_another_application(app, clock):
 def test_nothing_is_open_to_others_by_accident(listening, has_token, problem):
     """L1: beyond loopback it takes TLS or a proxy that brings it, a live token and a name."""
     with pytest.raises(UsageError, match=problem):
-        Listening(**listening).checked(has_token=has_token)
+        BindAddress(**listening).checked(has_token=has_token)
 
 
 def test_beyond_loopback_it_answers_to_the_names_it_was_told():
     """L1."""
     terms: dict[str, Any] = {"is_behind_proxy": True, "allow_hosts": ("Duly.example",)}
-    listening = Listening(host=EVERYWHERE, **terms).checked(has_token=True)
+    listening = BindAddress(host=EVERYWHERE, **terms).checked(has_token=True)
     settings = listening.settings()
 
     assert ("localhost", "127.0.0.1", "[::1]", "duly.example") == settings.hosts
     assert settings.is_secure
-    assert not Listening().settings().is_secure
+    assert not BindAddress().settings().is_secure
 
 
 def test_any_free_port_is_bound_and_reported(live):
@@ -277,7 +277,7 @@ def test_any_free_port_is_bound_and_reported(live):
 
     assert port
     with pytest.raises(UsageError, match="can't be listened on"):
-        require_free(Listening(port=port))
+        require_free(BindAddress(port=port))
 
 
 def test_a_port_is_given_or_set_in_the_environment_or_the_default(monkeypatch):
@@ -301,4 +301,4 @@ def test_a_port_that_is_taken_is_named(app):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(UsageError, match="can't be listened on"):
-            Serving(app, Listening(port=taken.getsockname()[1])).run()
+            Server(app, BindAddress(port=taken.getsockname()[1])).run()

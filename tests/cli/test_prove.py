@@ -10,7 +10,7 @@ import pytest
 import duly
 from duly.domain.ids import ScheduleId
 from duly.domain.outcomes import Succeeded
-from duly.domain.verification import ScopeReport
+from duly.domain.verification import ItemReport
 from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
 from duly.timetable.instants import to_microseconds
@@ -47,7 +47,7 @@ class Night:
     def close(self, *done: str) -> None:
         """End the run well, with the items that are done of the three that are expected."""
         names = ("a", "b", "c")
-        scope = ScopeReport(expected=len(names), names=names, done=done)
+        scope = ItemReport(expected=len(names), names=names, done=done)
         finish = kit.finish(self.take(), Succeeded(), scope=scope)
         self.store.finish_runs(self.worker.member, [finish])
 

@@ -15,7 +15,7 @@ from duly.domain.ids import RunId, ordered_run_id
 from duly.domain.outcomes import Failed
 from duly.domain.schedules import TENANT_DEFAULT, canonical_json
 from duly.errors import StoreUnavailable
-from duly.store.ports.auth import Freeze
+from duly.store.ports.auth import CreateSelection
 from duly.store.ports.queries import AuditFilter
 from duly_conformance import effects
 from duly_conformance import steps as work
@@ -491,7 +491,7 @@ class TestSets:
     def test_a_set_of_an_older_program_is_ordered_about_as_before(self, app, store):
         """It kept which runs, and not how each was: what compares that asks to choose anew."""
         ids = tuple(RunId(one.bytes) for one in dead(store, "a"))
-        old = Freeze(
+        old = CreateSelection(
             id=UUID("0196b000-0000-7000-8000-000000000001").bytes,
             tenant=TENANT_DEFAULT,
             made_by="ada",

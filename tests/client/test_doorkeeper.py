@@ -9,7 +9,13 @@ import pytest
 
 import duly
 from duly import StoreUnavailable, Unauthenticated
-from duly.client.access import ADDRESSES_MAX, REMEMBERED_MAX, REMEMBERED_US, TOLD_US, Doorkeeper
+from duly.client.access import (
+    ADDRESSES_MAX,
+    REMEMBERED_MAX,
+    REMEMBERED_US,
+    TOLD_US,
+    TokenAuthenticator,
+)
 from duly.domain.auth import DRAWN_BYTES, PrincipalKind, Role, make_token, read_token
 from duly.store.memory import MemoryStore
 from duly.store.ports.queries import AuditFilter
@@ -321,7 +327,7 @@ def test_two_browsers_never_share_a_session(door, token):
 
 
 def test_a_doorkeeper_is_asked_through_the_application(app):
-    assert isinstance(app.doorkeeper(), Doorkeeper)
+    assert isinstance(app.doorkeeper(), TokenAuthenticator)
 
 
 def test_no_secret_is_anywhere_in_a_stores_files(tmp_path, clock):

@@ -15,8 +15,8 @@ from duly.domain.runs import (
     CHECKPOINT_BYTES_MAX,
     LINE_LENGTH_MAX,
     PARTITION_LENGTH_MAX,
+    AttemptCounts,
     Progress,
-    Tries,
 )
 from duly.store.ports.execution import ClaimedRun
 from tests.client.conftest import work
@@ -81,7 +81,7 @@ def claimed(app: duly.App, call: duly.BoundCall) -> ClaimedRun:
     """Return a run as a worker gets it."""
     record = app.store.get_run(app.enqueue(call).id.bytes)  # type: ignore[arg-type]
     assert record is not None
-    return ClaimedRun.of(record, Tries(fence=2, attempt=1), record.created_at)
+    return ClaimedRun.of(record, AttemptCounts(fence=2, attempt=1), record.created_at)
 
 
 def prepared(app: duly.App, call: duly.BoundCall, live: Any) -> Any:
@@ -347,6 +347,6 @@ def test_a_process_without_a_store_takes_the_zone_from_what_is_declared(app, clo
     record = store.get_run(app.runs.list()[0].id.bytes)
     runnable = child.catalogue().find("tea")
     assert runnable is not None
-    runnable.prepare(ClaimedRun.of(record, Tries(1, 1), 0), live)()
+    runnable.prepare(ClaimedRun.of(record, AttemptCounts(1, 1), 0), live)()
 
     assert ["tea@2026-04-02T15:00+02:00"] == labels

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import duly
 from duly import Conflict, Misfire, UsageError, cron, every
-from duly.domain.missing_occurrences import Cause, SlotKind
+from duly.domain.missing_occurrences import Cause, ExpectedOccurrenceKind
 from duly.store.derived_queries import MissingFilter, find_missing
 from duly.testing import virtual_time
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duly.store.derived_queries import MissingOccurrence
     from duly.store.memory import MemoryStore
 
-ALL = frozenset(SlotKind)
+ALL = frozenset(ExpectedOccurrenceKind)
 RULES = [
     every("20m"),
     every("7m"),
@@ -96,7 +96,7 @@ def test_no_history_of_the_engine_has_a_hole(history, start):
         found = Counter(one.slot.kind for one in slots(app.store))
         judged = {one.slot.scheduled_for for one in slots(app.store)}
 
-        assert 0 == found[SlotKind.MISSING] == found[SlotKind.UNKNOWN]
+        assert 0 == found[ExpectedOccurrenceKind.MISSING] == found[ExpectedOccurrenceKind.UNKNOWN]
         runs = {
             row.scheduled_for
             for row in app.store.tables.runs.values()
@@ -118,7 +118,12 @@ def test_whatever_is_removed_behind_its_back_is_found(history, start, data):
         chosen = [
             one.slot
             for one in before
-            if one.slot.kind in {SlotKind.PRESENT, SlotKind.SKIPPED, SlotKind.OWED}
+            if one.slot.kind
+            in {
+                ExpectedOccurrenceKind.PRESENT,
+                ExpectedOccurrenceKind.SKIPPED,
+                ExpectedOccurrenceKind.OWED,
+            }
         ]
         if not chosen:
             return
@@ -127,7 +132,7 @@ def test_whatever_is_removed_behind_its_back_is_found(history, start, data):
         missing = {
             one.slot.scheduled_for: one.slot
             for one in slots(app.store)
-            if one.slot.kind is SlotKind.MISSING
+            if one.slot.kind is ExpectedOccurrenceKind.MISSING
         }
 
         expected = {
@@ -142,13 +147,13 @@ def test_whatever_is_removed_behind_its_back_is_found(history, start, data):
 def remove(store: MemoryStore, slot) -> tuple[int, int]:
     """Remove all that is known of an occurrence; return from when to when nothing is known now."""
     tables, at = store.tables, slot.scheduled_for
-    if slot.kind is SlotKind.PRESENT:
+    if slot.kind is ExpectedOccurrenceKind.PRESENT:
         for table in (tables.runs, tables.outcomes, tables.ready):
             table.pop(slot.run_id, None)
         for key in [key for key in tables.attempts if key[0] == slot.run_id]:
             del tables.attempts[key]
         return at, at
-    if slot.kind is SlotKind.SKIPPED:
+    if slot.kind is ExpectedOccurrenceKind.SKIPPED:
         (of,) = [of for of, one in tables.skips.items() if one.first_for <= at <= one.last_for]
         skip = tables.skips.pop(of)
         return skip.first_for, skip.last_for

@@ -7,7 +7,7 @@ from dataclasses import replace
 from duly.domain.auth import EVERY_TENANT
 from duly.store.memory import MemoryStore
 from duly.store.memory.access import SessionRow
-from duly.store.ports.auth import Standing
+from duly.store.ports.auth import IdempotencyStatus
 
 
 class RevokesAnybodys(MemoryStore):
@@ -70,7 +70,11 @@ class BeginsTwice(MemoryStore):
 
     def begin_answer(self, command):
         found = super().begin_answer(command)
-        return replace(found, standing=Standing.BEGUN) if found.standing == "running" else found
+        return (
+            replace(found, standing=IdempotencyStatus.BEGUN)
+            if found.standing == "running"
+            else found
+        )
 
 
 class AnswersWithoutFence(MemoryStore):

@@ -9,7 +9,7 @@ from duly.errors import Outdated
 from duly.store.alert_rulings import new_deliveries
 from duly.store.memory import MemoryStore
 from duly.store.memory.alerting import watch_row
-from duly.store.ports.alerts import DueDelivery, TroubledRun, WatchFence
+from duly.store.ports.alerts import DueDelivery, TroubledRun, WatcherFence
 
 
 class RaisesWithoutAFence(MemoryStore):
@@ -17,7 +17,7 @@ class RaisesWithoutAFence(MemoryStore):
 
     def apply_alerts(self, command):
         row = self._read(watch_row)
-        fence = WatchFence(row.holder or b"", row.epoch)
+        fence = WatcherFence(row.holder or b"", row.epoch)
         now = self.now()
         self.tables.watch[0] = replace(row, renewed_at=now, expires_at=now + 1)
         return super().apply_alerts(replace(command, fence=fence, held_at=now))
@@ -51,7 +51,7 @@ class WatchesWithoutEnd(MemoryStore):
 
     def _fence(self):
         row = self._read(watch_row)
-        return WatchFence(row.holder or b"", row.epoch)
+        return WatcherFence(row.holder or b"", row.epoch)
 
 
 class SettlesForAnybody(MemoryStore):

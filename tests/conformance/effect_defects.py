@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from duly.domain.effects import EffectState
 from duly.domain.enums import Effects
-from duly.domain.runs import Tries
+from duly.domain.runs import AttemptCounts
 from duly.errors import LeaseLost
 from duly.store.memory import MemoryStore
 from duly.store.memory.tables import Ready
 from duly.store.ports.dispatch import MemberId
-from duly.store.ports.execution import Hold
+from duly.store.ports.execution import ClaimRef
 
 
 class PermitsTheStale(MemoryStore):
@@ -20,7 +20,7 @@ class PermitsTheStale(MemoryStore):
 
     def begin_effect(self, command):
         claim = self.tables.claims[command.hold.run_id]
-        hold = Hold(command.hold.run_id, claim.tries.fence)
+        hold = ClaimRef(command.hold.run_id, claim.tries.fence)
         return super().begin_effect(replace(command, worker=MemberId(claim.worker), hold=hold))
 
 
@@ -131,7 +131,7 @@ class GoesBesideTheOpen(MemoryStore):
         record = super().rerun_run(command)
         self.tables.blocked.pop(record.id, None)
         now = self.now()
-        self.tables.ready.setdefault(record.id, Ready(now, now, Tries()))
+        self.tables.ready.setdefault(record.id, Ready(now, now, AttemptCounts()))
         return self.get_run(record.id)
 
 

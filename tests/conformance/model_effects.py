@@ -13,10 +13,10 @@ from duly.domain.effects import Choice
 from duly.domain.enums import Effects, Finding
 from duly.domain.ids import ordered_run_id
 from duly.domain.outcomes import (
-    Attempted,
+    AttemptFacts,
     CancelledEnd,
     Failed,
-    GivenBack,
+    ReturnedToQueue,
     Snoozed,
     Succeeded,
     conclude,
@@ -24,7 +24,7 @@ from duly.domain.outcomes import (
 from duly.domain.policies import Retry
 from duly.domain.runs import Reason, TaskPolicy
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.verification import ScopeReport, check_of
+from duly.domain.verification import ItemReport, check_of
 from duly.errors import LeaseLost
 from duly.store.ports.effects import (
     AddVerdict,
@@ -32,9 +32,9 @@ from duly.store.ports.effects import (
     EndEffect,
     OrderTask,
     Rerun,
-    SettleDoubt,
+    ResolveAmbiguousRun,
 )
-from duly.store.ports.execution import Finish, Hold, Report
+from duly.store.ports.execution import ClaimRef, FinishAttempt, Report
 from duly.store.ports.queries import PAGE_MAX
 from duly_conformance.kit import ADA, SECOND_US, run_id
 
@@ -59,7 +59,7 @@ ENDS = (
     Failed("who knows", Reason.EFFECT_UNKNOWN),
     Snoozed(SECOND_US),
     CancelledEnd(),
-    GivenBack(Reason.SHUTDOWN, is_started=True),
+    ReturnedToQueue(Reason.SHUTDOWN, is_started=True),
 )
 
 
@@ -84,7 +84,7 @@ class EffectRules:
     def begin_effect(self, place: int, key: str | None, effects: Effects, is_stale: int) -> None:
         """Ask for permission, twice, about a claim that may be over."""
         member, claimed = self._held(place)
-        hold = Hold(claimed.run_id, claimed.fence + (is_stale == 0))
+        hold = ClaimRef(claimed.run_id, claimed.fence + (is_stale == 0))
         order = BeginEffect(worker=member, hold=hold, effects=effects, key=key)
         for _ in range(2):
             self.both(methodcaller("begin_effect", order))
@@ -106,7 +106,7 @@ class EffectRules:
     ) -> None:
         """Say something about the scope."""
         member, claimed = self._held(place)
-        scope = ScopeReport(expected=expected, names=tuple(names), done=tuple(done))
+        scope = ItemReport(expected=expected, names=tuple(names), done=tuple(done))
         self.both(methodcaller("report", member, [Report(hold=claimed.hold, scope=scope)]))
 
     @precondition(lambda self: self.claims)
@@ -123,18 +123,18 @@ class EffectRules:
         """End an attempt of an unsafe task, as its worker would, by itself or with other things."""
         member, claimed = self._held(place)
         known = self.memory.tables.claims.get(claimed.run_id)
-        attempted = Attempted(
+        attempted = AttemptFacts(
             run_id=claimed.run_id,
             policy=UNSAFE,
             tries=claimed.tries,
             now=self.clock.now_us(),
             has_begun_effects=known is not None and known.effects_at is not None,
         )
-        finish = Finish(
+        finish = FinishAttempt(
             hold=claimed.hold,
             started_at=self.clock.now_us(),
             conclusion=conclude(how, attempted),
-            scope=ScopeReport(done=tuple(done)) if done else None,
+            scope=ItemReport(done=tuple(done)) if done else None,
             follow_up=check_of(claimed.record, claimed.fence) if is_followed else None,
         )
         if not is_within:
@@ -167,7 +167,7 @@ class EffectRules:
         self, place: int, choice: Choice, is_done: bool, known: dict[str, bool], tenant: str
     ) -> None:
         """Settle a run that is in doubt, if there is one, or another."""
-        order = SettleDoubt(
+        order = ResolveAmbiguousRun(
             tenant=tenant,
             id=self._doubtful(place),
             choice=choice,

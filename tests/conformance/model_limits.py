@@ -14,14 +14,14 @@ from duly.domain.limits import read_limit
 from duly.domain.outcomes import Failed, Succeeded, conclude
 from duly.domain.runs import TaskPolicy
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.store.ports.execution import Finish
+from duly.store.ports.execution import FinishAttempt
 from duly.store.ports.limits import Request, SetLimit
 from duly_conformance.kit import ADA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.outcomes import Attempted
+    from duly.domain.outcomes import AttemptFacts
     from duly.store.memory import MemoryStore
     from duly.store.ports import Store
     from duly.store.ports.dispatch import MemberId
@@ -57,7 +57,7 @@ class LimitRules:
     queue_runs: Callable[..., None]
     _claim: Callable[[int], tuple[MemberId, ClaimedRun]]
     _held: Callable[[int], tuple[MemberId, ClaimedRun]]
-    _attempted: Callable[..., Attempted]
+    _attempted: Callable[..., AttemptFacts]
 
     @rule(scope=scopes, limit=limits, verb=st.sampled_from(["set", "set", "remove", "declare"]))
     def limit(self, scope: str, limit: Any, verb: str) -> None:
@@ -139,7 +139,7 @@ class LimitRules:
             and row.tries.fence == claimed.fence
         ]
 
-    def _told(self, claimed: ClaimedRun, is_answered: bool | None) -> Finish:
+    def _told(self, claimed: ClaimedRun, is_answered: bool | None) -> FinishAttempt:
         attempted = self._attempted(claimed.run_id, claimed.tries, TaskPolicy())
         end = Succeeded() if is_answered else Failed("down")
-        return Finish(claimed.hold, None, conclude(end, attempted), is_answered=is_answered)
+        return FinishAttempt(claimed.hold, None, conclude(end, attempted), is_answered=is_answered)

@@ -11,26 +11,26 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from duly.domain.enums import Effects, Lane
 from duly.domain.outcomes import (
-    Attempted,
+    AttemptFacts,
     CancelledEnd,
     Failed,
     GaveUp,
-    GivenBack,
-    LostEnd,
+    ReturnedToQueue,
     Snoozed,
     Succeeded,
     TimedOut,
+    WorkerLost,
     conclude,
 )
 from duly.domain.policies import Retry
 from duly.domain.runs import LogLine, Progress, Reason, TaskPolicy
 from duly.domain.schedules import TENANT_DEFAULT, Call
 from duly.store.ports.execution import (
-    Beat,
+    ClaimRef,
     ClaimRuns,
-    Finish,
-    Hold,
-    Loss,
+    FinishAttempt,
+    Heartbeat,
+    LostClaimDecision,
     Report,
     SaveCheckpoint,
     SettleLost,
@@ -75,9 +75,9 @@ ENDS = (
     GaveUp(Reason.GAVE_UP, "never"),
     Snoozed(SECOND_US),
     CancelledEnd(),
-    GivenBack(Reason.SHUTDOWN, is_started=True),
-    GivenBack(Reason.SHUTDOWN, is_started=False),
-    GivenBack(Reason.UNKNOWN_TASK, is_started=False, after_us=SECOND_US),
+    ReturnedToQueue(Reason.SHUTDOWN, is_started=True),
+    ReturnedToQueue(Reason.SHUTDOWN, is_started=False),
+    ReturnedToQueue(Reason.UNKNOWN_TASK, is_started=False, after_us=SECOND_US),
 )
 POLICIES = (
     TaskPolicy(),
@@ -178,8 +178,8 @@ class WorkRules:
         """Beat, naming what one remembers."""
         member = self.workers[place % len(self.workers)]
         holds = [claimed.hold for owner, claimed in self.claims if owner == member]
-        holds += [Hold(run_id("nobody"), 1)] * (skipped == 2)
-        command = Beat(
+        holds += [ClaimRef(run_id("nobody"), 1)] * (skipped == 2)
+        command = Heartbeat(
             worker=member, holds=tuple(holds[skipped:]), ttl_us=ttl_us, slots=place, leaked=skipped
         )
         self.both(methodcaller("beat", command))
@@ -189,7 +189,7 @@ class WorkRules:
     def report(self, place: int, parts: int, is_stale: bool, is_counted: bool) -> None:
         """Report something, about a claim that may be over, and remember a state."""
         member, claimed = self._claim(place)
-        hold = Hold(claimed.record.id, claimed.tries.fence + is_stale)
+        hold = ClaimRef(claimed.record.id, claimed.tries.fence + is_stale)
         said = Report(
             hold=hold,
             started_at=self.clock.now_us() if parts & 1 else None,
@@ -219,7 +219,7 @@ class WorkRules:
             _, claimed = self._claim(place)
             attempted = self._attempted(claimed.record.id, claimed.tries, policy)
             finishes.append(
-                Finish(
+                FinishAttempt(
                     hold=claimed.hold,
                     started_at=self.clock.now_us() if is_started else None,
                     conclusion=conclude(how, attempted),
@@ -230,7 +230,7 @@ class WorkRules:
             )
         self.both(methodcaller("finish_runs", member, finishes))
 
-    @rule(place=places, limit=st.integers(1, 3), how=st.sampled_from([LostEnd(), ENDS[6]]))
+    @rule(place=places, limit=st.integers(1, 3), how=st.sampled_from([WorkerLost(), ENDS[6]]))
     def reap(self, place: int, limit: int, how: Any) -> None:
         """Settle what is lost, or what was lost some time ago."""
         found = self.both(methodcaller("find_lost", limit, OVERDUE_US))
@@ -244,7 +244,7 @@ class WorkRules:
                 self._attempted(claim.hold.run_id, claim.tries, claim.policy),
                 has_begun_effects=claim.effects_at is not None,
             )
-            losses.append(Loss(claim, conclude(how, attempted)))
+            losses.append(LostClaimDecision(claim, conclude(how, attempted)))
         command = SettleLost(fence=self.owner(place), losses=tuple(losses), overdue_us=OVERDUE_US)
         self.both(methodcaller("settle_lost", command))
 
@@ -314,5 +314,5 @@ class WorkRules:
         """Return somebody's claim: most often a late one."""
         return self.claims[-1 - place % min(8, len(self.claims))]
 
-    def _attempted(self, run: RunId, tries: Any, policy: TaskPolicy) -> Attempted:
-        return Attempted(run_id=run, policy=policy, tries=tries, now=self.clock.now_us())
+    def _attempted(self, run: RunId, tries: Any, policy: TaskPolicy) -> AttemptFacts:
+        return AttemptFacts(run_id=run, policy=policy, tries=tries, now=self.clock.now_us())

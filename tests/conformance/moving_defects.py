@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from duly.store.memory import MemoryStore
-from duly.store.ports.transfer import LEDGER, Bundle
+from duly.store.ports.transfer import LEDGER, TransferUnit
 
 
 def _without(bundles, parts):
     for bundle in bundles:
         rows = {name: rows for name, rows in bundle.rows.items() if name not in parts}
-        yield Bundle(bundle.kind, rows)
+        yield TransferUnit(bundle.kind, rows)
 
 
 class ForgetsTheLedger(MemoryStore):
@@ -68,7 +68,7 @@ def _unpruned(bundle):
     if "schedule_state" not in bundle.rows:
         return bundle
     state = bundle.rows["schedule_state"][0] | {"pruned_through": None}
-    return Bundle(bundle.kind, {**bundle.rows, "schedule_state": [state]})
+    return TransferUnit(bundle.kind, {**bundle.rows, "schedule_state": [state]})
 
 
 MOVING_DEFECTS = [

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from duly.domain.enums import Lane, RunState, ScheduleStatus
-from duly.domain.outcomes import Die
-from duly.domain.schedules import Pending
+from duly.domain.outcomes import DeadLetter
+from duly.domain.schedules import NextOccurrence
 from duly.engine.manual_clock import ManualClock
 from duly.errors import Outdated
 from duly.store.memory import MemoryStore
@@ -112,7 +112,7 @@ class SecondFire(MemoryStore):
         for one in command.schedules:
             record = self.tables.schedules.get(one.timer.ref)
             if record is not None:
-                pending = Pending(one.timer.scheduled_for, one.timer.due_at)
+                pending = NextOccurrence(one.timer.scheduled_for, one.timer.due_at)
                 self.tables.schedules[record.id] = replace(
                     record, pending=pending, version=one.timer.generation
                 )
@@ -634,7 +634,7 @@ class BuriesTheCancelled(MemoryStore):
     def finish_runs(self, worker, finishes):
         for one in finishes:
             claim = self.tables.claims.get(one.hold.run_id)
-            if claim is not None and isinstance(one.conclusion.next, Die):
+            if claim is not None and isinstance(one.conclusion.next, DeadLetter):
                 self.tables.claims[one.hold.run_id] = replace(claim, cancel_asked_at=None)
         return super().finish_runs(worker, finishes)
 

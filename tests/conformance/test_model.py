@@ -23,7 +23,7 @@ from duly.domain.fire_planning import plan_late, settle
 from duly.domain.ids import ScheduleId
 from duly.domain.policies import Misfire
 from duly.domain.schedule_changes import (
-    Change,
+    ScheduleChange,
     decide_delete,
     decide_edit,
     decide_pause,
@@ -238,11 +238,13 @@ class SameAnswers(WorkRules, EffectRules, LimitRules, RuleBasedStateMachine):
         if changed is not None and not hasattr(changed, "now"):
             self.seen.append(changed)
 
-    def _decide(self, record: ScheduleRecord, verb: str, parts: tuple[Any, Missed, str]) -> Change:
+    def _decide(
+        self, record: ScheduleRecord, verb: str, parts: tuple[Any, Missed, str]
+    ) -> ScheduleChange:
         template, choice, name = parts
         now = self.clock.now_us()
         until = now + HOUR_US if choice is Missed.SKIP else None
-        decisions: dict[str, Callable[[], Change]] = {
+        decisions: dict[str, Callable[[], ScheduleChange]] = {
             "pause": lambda: decide_pause(record, reason="rest", until=until, missed=choice),
             "resume": lambda: decide_resume(record, now, choice, None),
             "delete": lambda: decide_delete(record, "over"),

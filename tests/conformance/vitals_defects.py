@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duly.domain.runs import OccurrenceVerdict, VerdictKind
+from duly.domain.runs import OccurrenceStatus, OccurrenceStatusKind
 from duly.store.memory import MemoryStore
 
 
@@ -34,8 +34,8 @@ class TakesPrunedForMissing(MemoryStore):
     def judge_many(self, asked):
         return [
             [
-                OccurrenceVerdict(one.scheduled_for, VerdictKind.MISSING)
-                if one.kind is VerdictKind.UNKNOWN
+                OccurrenceStatus(one.scheduled_for, OccurrenceStatusKind.MISSING)
+                if one.kind is OccurrenceStatusKind.UNKNOWN
                 else one
                 for one in verdicts
             ]

@@ -11,7 +11,7 @@ from duly.app import App
 from duly.app.stores import open_scratch
 from duly.client.run_view import Run  # noqa: TC001 - a task's annotations are read at run time
 from duly.demo.app import rest
-from duly.demo.history import Past
+from duly.demo.history import PastSimulation
 from duly.domain.policies import Retry
 from duly.engine.manual_clock import START_US, ManualClock
 from duly.store.sqlite import SqliteStore
@@ -41,10 +41,10 @@ def pay(run: Run) -> None:
 
 
 @pytest.fixture
-def past(tmp_path: Path) -> Iterator[Past]:
+def past(tmp_path: Path) -> Iterator[PastSimulation]:
     clock = ManualClock()
     store = open_scratch(tmp_path / "promises.db", clock)
-    made = Past(app, store, clock)
+    made = PastSimulation(app, store, clock)
     with app.standing_in(store, clock, lambda rest_us: made.live(rest_us / SECOND_US)):
         made.open()
         yield made
@@ -52,7 +52,7 @@ def past(tmp_path: Path) -> Iterator[Past]:
         store.close()
 
 
-def test_runs_go_on_beside_each_other_and_take_their_time(past: Past):
+def test_runs_go_on_beside_each_other_and_take_their_time(past: PastSimulation):
     long = app.enqueue(work.bind(seconds=600, steps=3)).id
     short = app.enqueue(work.bind(seconds=30)).id
     past.live(60)
@@ -68,7 +68,7 @@ def test_runs_go_on_beside_each_other_and_take_their_time(past: Past):
     assert [200, 400, 600] == [(at - begun).total_seconds() for at in lines]
 
 
-def test_a_run_that_is_cancelled_stops_where_it_rests(past: Past):
+def test_a_run_that_is_cancelled_stops_where_it_rests(past: PastSimulation):
     run = app.enqueue(work.bind(seconds=36_000)).id
     past.live(10)
     app.runs.cancel(run, reason="enough")
@@ -77,7 +77,7 @@ def test_a_run_that_is_cancelled_stops_where_it_rests(past: Past):
     assert "cancelled" == app.runs.get(run).state
 
 
-def test_a_worker_that_is_lost_leaves_doubt_about_what_may_not_be_done_twice(past: Past):
+def test_a_worker_that_is_lost_leaves_doubt_about_what_may_not_be_done_twice(past: PastSimulation):
     """E5: the reaper settles it when the lease has run out, as it does anywhere."""
     run = app.enqueue(pay).id
     past.lose_worker(10)
@@ -90,7 +90,7 @@ def test_a_worker_that_is_lost_leaves_doubt_about_what_may_not_be_done_twice(pas
     assert [] == app.check()
 
 
-def test_what_falls_due_while_nobody_dispatches_is_settled_by_its_policy(past: Past):
+def test_what_falls_due_while_nobody_dispatches_is_settled_by_its_policy(past: PastSimulation):
     """M1."""
     app.schedules.create("skipped", work.bind(seconds=1), every("10m"), misfire="skip")
     app.schedules.create("made-up", work.bind(seconds=1), every("10m"), misfire="all")
@@ -101,7 +101,7 @@ def test_what_falls_due_while_nobody_dispatches_is_settled_by_its_policy(past: P
     assert {"catch-up"} == {run.origin for run in app.runs.list(schedule="made-up")}
 
 
-def test_no_thread_outlives_its_past(past: Past):
+def test_no_thread_outlives_its_past(past: PastSimulation):
     app.enqueue(work.bind(seconds=3600))
     past.live(10)
     past.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from duly.domain.fire_planning import Settlement, Template
+from duly.domain.fire_planning import ScheduleVersion, Settlement
 from duly.domain.ids import ScheduleId
 from duly.domain.policies import Misfire
 from duly.domain.schedules import Call, Definition
@@ -59,8 +59,8 @@ def definitions(draw: st.DrawFn) -> Definition:
 
 
 @st.composite
-def templates(draw: st.DrawFn) -> Template:
-    return Template(draw(schedule_ids), draw(st.integers(1, 9)), draw(definitions()))
+def templates(draw: st.DrawFn) -> ScheduleVersion:
+    return ScheduleVersion(draw(schedule_ids), draw(st.integers(1, 9)), draw(definitions()))
 
 
 def definition(**parts: Any) -> Definition:
@@ -68,8 +68,8 @@ def definition(**parts: Any) -> Definition:
     return Definition(**given)
 
 
-def template(**parts: Any) -> Template:
-    return Template(ScheduleId(bytes(16)), 1, definition(**parts))
+def template(**parts: Any) -> ScheduleVersion:
+    return ScheduleVersion(ScheduleId(bytes(16)), 1, definition(**parts))
 
 
 def occurrences(timetable: Timetable, first: int, last: int) -> list[int]:

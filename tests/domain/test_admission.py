@@ -9,12 +9,12 @@ from duly.domain.admission import (
     BACK_EVERY_US,
     FAILURES_MIN,
     PAUSE_FIRST_US,
-    Books,
+    AdmissionDecision,
+    AdmissionRequest,
+    AdmissionRoute,
+    AdmissionState,
     Breaker,
     BreakerState,
-    Comer,
-    Verdict,
-    Way,
     count,
     decide,
     falls_under,
@@ -22,7 +22,7 @@ from duly.domain.admission import (
     turns_back,
 )
 from duly.domain.ids import RunId
-from duly.domain.limits import Limit, LimitRecord, Limits, LimitSource, Pace, Rate
+from duly.domain.limits import Limit, LimitRecord, Limits, LimitSource, Rate, RateState
 
 SECOND = 1_000_000
 NOW = 1_000 * SECOND
@@ -64,8 +64,8 @@ def test_what_has_no_limit_falls_under_none():
 
 def test_who_is_kept_by_the_breaker_takes_no_place_and_no_turn():
     """B2."""
-    books = Books(breakers={"api": OPEN})
-    comer = Comer(
+    books = AdmissionState(breakers={"api": OPEN})
+    comer = AdmissionRequest(
         run_id=run(1),
         destination="api",
         caps=(("task:a", 1),),
@@ -75,15 +75,15 @@ def test_who_is_kept_by_the_breaker_takes_no_place_and_no_turn():
 
     (verdict,) = decide([comer], books, NOW)
 
-    assert (verdict.way, verdict.why) == (Way.LATER, "breaker api")
+    assert (verdict.way, verdict.why) == (AdmissionRoute.LATER, "breaker api")
     assert (books.held, books.breakers) == ({}, {"api": OPEN})
     assert list(books.paces) == [turns_back("api")]
 
 
 def test_who_waits_for_a_destination_comes_back_in_a_turn_of_its_own():
     """B2, INV-23: so many a second, however many wait, and none before it is tried again."""
-    books = Books(breakers={"api": OPEN})
-    comers = [Comer(run_id=run(number), destination="api") for number in range(500)]
+    books = AdmissionState(breakers={"api": OPEN})
+    comers = [AdmissionRequest(run_id=run(number), destination="api") for number in range(500)]
 
     first = decide(comers, books, NOW)
     again = decide(comers[:3], books, NOW + PAUSE_FIRST_US - 1)
@@ -94,21 +94,23 @@ def test_who_waits_for_a_destination_comes_back_in_a_turn_of_its_own():
 
 def test_who_stands_takes_no_turn_and_is_no_probe():
     """R8, B2, B4."""
-    books = Books(held={"task:a": 1}, breakers={"api": OPEN})
-    comer = Comer(
+    books = AdmissionState(held={"task:a": 1}, breakers={"api": OPEN})
+    comer = AdmissionRequest(
         run_id=run(1), destination="api", caps=(("task:a", 1),), rates=(("task:a", RATE),)
     )
 
     verdicts = decide([comer], books, NOW + PAUSE_FIRST_US)
 
-    assert verdicts == [Verdict(Way.STANDS, "cap task:a")]
+    assert verdicts == [AdmissionDecision(AdmissionRoute.STANDS, "cap task:a")]
     assert (books.waiting, books.paces, books.breakers) == ({"task:a": 1}, {}, {"api": OPEN})
 
 
 def test_who_waits_for_its_turn_is_no_probe_and_holds_nothing():
     """B2, B4."""
-    books = Books(breakers={"api": OPEN}, paces={"task:a": Pace(promised_at=NOW + 99 * SECOND)})
-    comer = Comer(
+    books = AdmissionState(
+        breakers={"api": OPEN}, paces={"task:a": RateState(promised_at=NOW + 99 * SECOND)}
+    )
+    comer = AdmissionRequest(
         run_id=run(1),
         destination="api",
         rates=(("task:a", RATE),),
@@ -117,22 +119,22 @@ def test_who_waits_for_its_turn_is_no_probe_and_holds_nothing():
 
     (verdict,) = decide([comer], books, NOW + PAUSE_FIRST_US)
 
-    assert (verdict.way, verdict.why) == (Way.LATER, "rate task:a")
+    assert (verdict.way, verdict.why) == (AdmissionRoute.LATER, "rate task:a")
     assert (books.held, books.breakers["api"].state) == ({}, BreakerState.OPEN)
 
 
 def test_one_that_was_let_go_has_its_place_and_gives_it_back_if_it_can_not_begin():
     """R8."""
     caps = (("task:a", 1), ("tenant:t", 1))
-    comer = Comer(
+    comer = AdmissionRequest(
         run_id=run(1), caps=caps, places=("task:a", "tenant:t"), holds=frozenset({"task:a"})
     )
-    free = Books(held={"task:a": 1, "tenant:t": 0})
-    full = Books(held={"task:a": 1, "tenant:t": 1})
+    free = AdmissionState(held={"task:a": 1, "tenant:t": 0})
+    full = AdmissionState(held={"task:a": 1, "tenant:t": 1})
 
-    assert decide([comer], free, NOW)[0].way is Way.GOES
+    assert decide([comer], free, NOW)[0].way is AdmissionRoute.GOES
     assert free.held == {"task:a": 1, "tenant:t": 1}
-    assert decide([comer], full, NOW) == [Verdict(Way.STANDS, "cap tenant:t")]
+    assert decide([comer], full, NOW) == [AdmissionDecision(AdmissionRoute.STANDS, "cap tenant:t")]
     assert full.held == {"task:a": 0, "tenant:t": 1}
 
 
@@ -157,14 +159,14 @@ def test_never_above_a_cap_and_nobody_is_forgotten(
     comers: list[tuple[set[str], bool, bool, int]], caps: dict[str, int]
 ):
     """R8, B2, B4: whatever comes, in whatever order, and whoever ends meanwhile."""
-    books, now = Books(), NOW
-    running: list[Comer] = []
+    books, now = AdmissionState(), NOW
+    running: list[AdmissionRequest] = []
     for number, (places, has_rate, is_ending, gap) in enumerate(comers):
         now += gap
         if is_ending and running:
             for place in running.pop(0).places:
                 books.held[place] -= 1
-        comer = Comer(
+        comer = AdmissionRequest(
             run_id=run(number),
             caps=tuple((place, caps[place]) for place in sorted(places) if place in caps),
             rates=(("task:a", RATE),) if has_rate else (),
@@ -174,12 +176,12 @@ def test_never_above_a_cap_and_nobody_is_forgotten(
         (verdict,) = decide([comer], books, now)
 
         match verdict.way:
-            case Way.GOES:
+            case AdmissionRoute.GOES:
                 running.append(comer)
-            case Way.LATER:
+            case AdmissionRoute.LATER:
                 assert verdict.at is not None
                 assert verdict.at > now
-            case Way.STANDS:
+            case AdmissionRoute.STANDS:
                 # There is no room for it, or it is for those who stand there already.
                 assert verdict.why is not None
                 place = verdict.why.removeprefix("cap ")
@@ -192,16 +194,18 @@ def test_never_above_a_cap_and_nobody_is_forgotten(
 @given(st.lists(st.tuples(st.integers(0, 20 * SECOND), st.integers(1, 5)), max_size=20))
 def test_an_open_breaker_lets_nothing_go_but_its_probes(steps: list[tuple[int, int]]):
     """B2: one at a time, and everybody else is told when to come back."""
-    books, now, number = Books(breakers={"api": OPEN}), NOW, 0
+    books, now, number = AdmissionState(breakers={"api": OPEN}), NOW, 0
     for gap, several in steps:
         now += gap
         before = books.breakers["api"]
-        comers = [Comer(run_id=run(number + one), destination="api") for one in range(several)]
+        comers = [
+            AdmissionRequest(run_id=run(number + one), destination="api") for one in range(several)
+        ]
         number += several
 
         verdicts = decide(comers, books, now)
 
-        went = [verdict for verdict in verdicts if verdict.way is Way.GOES]
+        went = [verdict for verdict in verdicts if verdict.way is AdmissionRoute.GOES]
         assert before.retry_at is not None
         assert len(went) == (now >= before.retry_at)
         assert all(verdict.at is None or verdict.at > now for verdict in verdicts)

@@ -27,17 +27,17 @@ from duly.domain.alerts import (
     TRIES_MAX,
     WAIT_MAX_US,
     AlertId,
+    AlertPolicy,
     AlertState,
+    AlertTransition,
     Condition,
     CreationRate,
     DeliveryId,
     DeliveryRecord,
     DeliveryState,
-    Observation,
+    DetectorResult,
+    NoticeKind,
     Silence,
-    Standards,
-    Step,
-    Told,
     conclude_try,
     decide,
     joined,
@@ -49,7 +49,7 @@ from tests.each_row import each_row
 SECOND = 1_000_000
 EVERYTHING = frozenset(AlertKind)
 CHANNELS = ("log", "mail")
-USUALLY = Standards(rules=Rulebook(), channels=CHANNELS)
+USUALLY = AlertPolicy(rules=Rulebook(), channels=CHANNELS)
 
 
 def condition(subject="queue mail", kind=AlertKind.QUEUE_AGE, value=1e6, **parts):
@@ -60,7 +60,7 @@ def condition(subject="queue mail", kind=AlertKind.QUEUE_AGE, value=1e6, **parts
 
 def standards(silences=(), channels=CHANNELS, **terms):
     rule = read_rule("queue-age", {"hold_for": "0s", "clear_for": "0s"} | terms)
-    return Standards(rules=Rulebook([rule]), silences=tuple(silences), channels=channels)
+    return AlertPolicy(rules=Rulebook([rule]), silences=tuple(silences), channels=channels)
 
 
 class Record:
@@ -73,10 +73,10 @@ class Record:
 
     def look(self, now, *conditions, seen=None, by=None):
         live = [one for one in self.alerts.values() if one.state is not AlertState.RESOLVED]
-        found = seen or Observation(conditions=conditions, kinds=EVERYTHING)
+        found = seen or DetectorResult(conditions=conditions, kinds=EVERYTHING)
         changes = decide(live, found, by or self.by, now)
         for change in changes:
-            if change.step is Step.FORGOTTEN:
+            if change.step is AlertTransition.FORGOTTEN:
                 del self.alerts[change.alert.id]
                 continue
             self.alerts[change.alert.id] = change.alert
@@ -93,9 +93,9 @@ def test_an_alert_is_raised_once_and_resolved_once():
     record = Record(standards())
     steps = [record.look(now, *found) for now, found in enumerate([[condition()]] * 3 + [[]] * 3)]
 
-    assert [[Step.RAISED], [], [], [Step.RESOLVED], [], []] == steps
-    assert [(Told.RAISED, "log"), (Told.RAISED, "mail")] == record.told[:2]
-    assert [(Told.RESOLVED, "log"), (Told.RESOLVED, "mail")] == record.told[2:]
+    assert [[AlertTransition.RAISED], [], [], [AlertTransition.RESOLVED], [], []] == steps
+    assert [(NoticeKind.RAISED, "log"), (NoticeKind.RAISED, "mail")] == record.told[:2]
+    assert [(NoticeKind.RESOLVED, "log"), (NoticeKind.RESOLVED, "mail")] == record.told[2:]
 
 
 @each_row(
@@ -120,7 +120,7 @@ def test_it_must_hold_and_be_gone_for_a_while(seconds, expected):
         record.look(number * SECOND, *[condition()] * found) for number, found in enumerate(seconds)
     ]
 
-    assert [[] if one is None else [Step(one)] for one in expected] == steps
+    assert [[] if one is None else [AlertTransition(one)] for one in expected] == steps
 
 
 def test_what_was_not_looked_at_stays_as_it_was():
@@ -128,9 +128,11 @@ def test_what_was_not_looked_at_stays_as_it_was():
     record = Record(standards())
     record.look(0, condition())
 
-    assert [] == record.look(1, seen=Observation())
-    assert [] == record.look(2, seen=Observation(kinds=EVERYTHING - {AlertKind.QUEUE_AGE}))
-    assert [Step.RESOLVED] == record.look(3, seen=Observation(keys=frozenset({condition().key})))
+    assert [] == record.look(1, seen=DetectorResult())
+    assert [] == record.look(2, seen=DetectorResult(kinds=EVERYTHING - {AlertKind.QUEUE_AGE}))
+    assert [AlertTransition.RESOLVED] == record.look(
+        3, seen=DetectorResult(keys=frozenset({condition().key}))
+    )
 
 
 def test_a_clock_that_is_put_back_keeps_no_alert_open():
@@ -139,7 +141,9 @@ def test_a_clock_that_is_put_back_keeps_no_alert_open():
     record.look(100 * SECOND, condition())
     record.look(101 * SECOND)
 
-    assert [[Step.GONE], [], [Step.RESOLVED]] == [record.look(n * SECOND) for n in (5, 6, 7)]
+    assert [[AlertTransition.GONE], [], [AlertTransition.RESOLVED]] == [
+        record.look(n * SECOND) for n in (5, 6, 7)
+    ]
 
 
 @each_row(
@@ -163,7 +167,7 @@ def test_a_silence_is_about_what_it_names(silence, is_quiet):
     quiet = Silence(**{"id": "s", "until": 10} | silence)
     record = Record(standards([quiet]))
 
-    assert [Step.RAISED] == record.look(5, condition(tenant="acme"))
+    assert [AlertTransition.RAISED] == record.look(5, condition(tenant="acme"))
     assert is_quiet is (record.told == [])
     assert ["open"] == record.states
 
@@ -175,9 +179,9 @@ def test_what_was_silenced_is_told_when_the_silence_is_over():
     record.look(1, condition())
     brief.look(1, condition())
 
-    assert ([Step.RESOLVED], []) == (brief.look(9), brief.told)
-    assert [Step.TOLD] == record.look(10, condition())
-    assert [(Told.RAISED, "log"), (Told.RAISED, "mail")] == record.told
+    assert ([AlertTransition.RESOLVED], []) == (brief.look(9), brief.told)
+    assert [AlertTransition.TOLD] == record.look(10, condition())
+    assert [(NoticeKind.RAISED, "log"), (NoticeKind.RAISED, "mail")] == record.told
     assert [] == record.look(11, condition())
 
 
@@ -190,16 +194,16 @@ def test_a_clock_that_is_put_back_keeps_nobody_waiting_for_an_alert():
     record.look(15 * SECOND, condition())
 
     assert [] == early
-    assert Told.RAISED in {told for told, _ in record.told}
+    assert NoticeKind.RAISED in {told for told, _ in record.told}
 
 
 def test_an_alert_whose_channels_are_all_gone_is_told_to_all():
     """V3: a rule that names who is not there tells everybody, and not nobody."""
     rule = read_rule("queue-age", {"channels": ["gone"]})
-    record = Record(Standards(rules=Rulebook([rule]), channels=CHANNELS))
+    record = Record(AlertPolicy(rules=Rulebook([rule]), channels=CHANNELS))
     record.look(1, condition())
 
-    assert [(Told.RAISED, one) for one in CHANNELS] == record.told
+    assert [(NoticeKind.RAISED, one) for one in CHANNELS] == record.told
 
 
 def test_a_rule_that_was_made_anew_for_another_kind_says_nothing_of_an_alert():
@@ -216,7 +220,7 @@ def test_the_end_of_what_was_told_is_told_in_a_silence_too():
     record.look(1, condition())
     record.look(2, by=standards([Silence(id="s", until=10)]))
 
-    assert [Told.RESOLVED] * 2 == [told for told, _ in record.told[2:]]
+    assert [NoticeKind.RESOLVED] * 2 == [told for told, _ in record.told[2:]]
 
 
 def test_those_are_told_of_the_end_who_were_told_of_the_beginning():
@@ -225,16 +229,16 @@ def test_those_are_told_of_the_end_who_were_told_of_the_beginning():
     record.look(1, condition())
     record.look(2, by=standards(channels=("chat", "mail")))
 
-    assert [(Told.RESOLVED, "mail")] == record.told[2:]
+    assert [(NoticeKind.RESOLVED, "mail")] == record.told[2:]
 
 
 def test_a_rule_names_who_is_told():
     """V3."""
     rule = read_rule("queue-age", {"channels": ["mail", "gone"]})
-    record = Record(Standards(rules=Rulebook([rule]), channels=CHANNELS))
+    record = Record(AlertPolicy(rules=Rulebook([rule]), channels=CHANNELS))
     record.look(1, condition())
 
-    assert [(Told.RAISED, "mail")] == record.told
+    assert [(NoticeKind.RAISED, "mail")] == record.told
 
 
 def test_below_the_threshold_nothing_is_wrong():
@@ -242,8 +246,8 @@ def test_below_the_threshold_nothing_is_wrong():
     record = Record(standards(threshold=10))
 
     assert [] == record.look(0, condition(value=9.99))
-    assert [Step.RAISED] == record.look(1, condition(value=10))
-    assert [Step.RESOLVED] == record.look(2, condition(value=9.99))
+    assert [AlertTransition.RAISED] == record.look(1, condition(value=10))
+    assert [AlertTransition.RESOLVED] == record.look(2, condition(value=9.99))
 
 
 def test_a_rule_that_is_off_raises_nothing_and_ends_what_is_open():
@@ -251,7 +255,7 @@ def test_a_rule_that_is_off_raises_nothing_and_ends_what_is_open():
     record = Record(standards())
     record.look(0, condition())
 
-    assert [Step.RESOLVED] == record.look(1, condition(), by=standards(is_on=False))
+    assert [AlertTransition.RESOLVED] == record.look(1, condition(), by=standards(is_on=False))
     assert [] == record.look(2, condition(), by=standards(is_on=False))
 
 
@@ -363,7 +367,7 @@ def test_whatever_comes_it_is_told_in_pairs(looks, hold, clear):
         now += seconds * SECOND
         quiet = [Silence(id="s", until=now + 1)] if is_quiet else []
         found = [condition(one) for one in sorted(subjects)]
-        seen = Observation() if is_blind else None
+        seen = DetectorResult() if is_blind else None
         before = dict(record.alerts)
         record.look(now, *found, seen=seen, by=standards(quiet, **waits))
         for alert in record.alerts.values():
@@ -382,8 +386,8 @@ def test_whatever_comes_it_is_told_in_pairs(looks, hold, clear):
         live = [one for one in own if one.state is not AlertState.RESOLVED]
         assert len(live) <= 1
         assert len(seen_for[subject]) == len([one for one in own if one.raised_at is not None])
-    raised = [one for one in record.told if one == (Told.RAISED, "log")]
-    over = [one for one in record.told if one == (Told.RESOLVED, "log")]
+    raised = [one for one in record.told if one == (NoticeKind.RAISED, "log")]
+    over = [one for one in record.told if one == (NoticeKind.RESOLVED, "log")]
     assert 0 <= len(raised) - len(over) <= 2
 
 
@@ -391,7 +395,7 @@ def test_whatever_comes_it_is_told_in_pairs(looks, hold, clear):
 def test_deciding_twice_decides_the_same(subjects, hold):
     """V3: who repeats it after a crash makes no other alert: its id is computed."""
     by = standards(hold_for=f"{hold}s")
-    seen = Observation(conditions=tuple(condition(one) for one in subjects), kinds=EVERYTHING)
+    seen = DetectorResult(conditions=tuple(condition(one) for one in subjects), kinds=EVERYTHING)
 
     assert decide([], seen, by, 7) == decide([], seen, by, 7)
     ids = [change.alert.id for change in decide([], seen, by, 7)]
@@ -401,8 +405,8 @@ def test_deciding_twice_decides_the_same(subjects, hold):
 
 def test_what_several_have_seen_is_seen_together():
     """V3."""
-    one = Observation(conditions=(condition(),), kinds=frozenset({AlertKind.QUEUE_AGE}))
-    other = Observation(keys=frozenset({condition("queue b", AlertKind.QUEUE_DEPTH).key}))
+    one = DetectorResult(conditions=(condition(),), kinds=frozenset({AlertKind.QUEUE_AGE}))
+    other = DetectorResult(keys=frozenset({condition("queue b", AlertKind.QUEUE_DEPTH).key}))
     both = joined([one, other])
 
     assert both.covers(condition("queue x").key)
@@ -414,7 +418,7 @@ def delivery(tries=0, made_at=0):
     return DeliveryRecord(
         id=DeliveryId(b"d" * 16),
         alert_id=AlertId(b"a" * 16),
-        told=Told.RAISED,
+        told=NoticeKind.RAISED,
         channel="mail",
         state=DeliveryState.PENDING,
         tries=tries,

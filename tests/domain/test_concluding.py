@@ -9,34 +9,34 @@ import pytest
 from duly.domain.enums import AttemptState, Effects, RunState
 from duly.domain.ids import RunId
 from duly.domain.outcomes import (
-    Attempted,
-    BeInDoubt,
+    AttemptFacts,
     CancelledEnd,
     Close,
     Conclusion,
-    Die,
+    DeadLetter,
     End,
     Failed,
     GaveUp,
-    GivenBack,
-    LostEnd,
+    MarkAmbiguous,
     Requeue,
+    RetryLater,
+    ReturnedToQueue,
     Snoozed,
     Succeeded,
     TimedOut,
-    Wait,
+    WorkerLost,
     conclude,
 )
 from duly.domain.policies import Retry, read_retry
-from duly.domain.runs import Reason, TaskPolicy, Tries, policy_from_json, stored_policy
+from duly.domain.runs import AttemptCounts, Reason, TaskPolicy, policy_from_json, stored_policy
 from duly.errors import UsageError
 from tests.each_row import each_row
 
 RUN = RunId(bytes(range(16)))
 SECOND = 1_000_000
 POLICY = TaskPolicy(retry=Retry(3, base="10s", cap="15s"))
-FIRST = Attempted(run_id=RUN, policy=POLICY, tries=Tries(1, 1, 0, 0), now=SECOND)
-LAST = replace(FIRST, tries=Tries(5, 4, 2, 0))
+FIRST = AttemptFacts(run_id=RUN, policy=POLICY, tries=AttemptCounts(1, 1, 0, 0), now=SECOND)
+LAST = replace(FIRST, tries=AttemptCounts(5, 4, 2, 0))
 
 
 def test_a_return_closes_the_run_with_its_result():
@@ -47,40 +47,40 @@ def test_a_return_closes_the_run_with_its_result():
     assert concluded.attempt_state is AttemptState.SUCCEEDED
 
 
-@pytest.mark.parametrize("end", [Failed("boom"), LostEnd(), TimedOut(Reason.TIMEOUT)])
+@pytest.mark.parametrize("end", [Failed("boom"), WorkerLost(), TimedOut(Reason.TIMEOUT)])
 def test_what_failed_waits_for_the_backoff_of_its_run_and_try(end: End):
     """B1: whoever concludes comes to the same wait."""
     concluded = conclude(end, FIRST)
 
-    assert concluded.next == Wait(POLICY.retry.delay_us(RUN, 1))
+    assert concluded.next == RetryLater(POLICY.retry.delay_us(RUN, 1))
     assert concluded.is_charged
 
 
-@pytest.mark.parametrize("end", [Failed("boom"), LostEnd(), TimedOut(Reason.STALLED)])
+@pytest.mark.parametrize("end", [Failed("boom"), WorkerLost(), TimedOut(Reason.STALLED)])
 def test_the_last_attempt_of_the_budget_goes_to_the_dead_letters(end: End):
     """B3, INV-10."""
-    assert conclude(end, LAST).next == Die(Reason.BUDGET)
+    assert conclude(end, LAST).next == DeadLetter(Reason.BUDGET)
 
 
 def test_a_wait_that_was_asked_for_is_honoured():
     """B1: Retry-After."""
-    assert conclude(Failed("busy", Reason.RETRY_AFTER, after_us=90), FIRST).next == Wait(90)
+    assert conclude(Failed("busy", Reason.RETRY_AFTER, after_us=90), FIRST).next == RetryLater(90)
 
 
 @pytest.mark.parametrize(
-    "end", [Snoozed(60), GivenBack(Reason.SHUTDOWN, is_started=True, after_us=60)]
+    "end", [Snoozed(60), ReturnedToQueue(Reason.SHUTDOWN, is_started=True, after_us=60)]
 )
 def test_snoozing_and_giving_back_cost_nothing_of_the_budget(end: End):
     """R9."""
     concluded = conclude(end, LAST)
 
-    assert concluded.next == Wait(60)
+    assert concluded.next == RetryLater(60)
     assert not concluded.is_charged
 
 
 def test_what_is_given_back_without_a_wait_is_queued_at_once():
     """R9."""
-    concluded = conclude(GivenBack(Reason.NOT_STARTED, is_started=False), FIRST)
+    concluded = conclude(ReturnedToQueue(Reason.NOT_STARTED, is_started=False), FIRST)
 
     assert concluded.next == Requeue()
     assert not concluded.is_started
@@ -90,7 +90,7 @@ def test_an_error_that_is_not_worth_another_try_is_dead_at_once():
     """B1."""
     end = Failed("no such account", Reason.NOT_RETRYABLE, is_retryable=False)
 
-    assert conclude(end, FIRST).next == Die(Reason.NOT_RETRYABLE)
+    assert conclude(end, FIRST).next == DeadLetter(Reason.NOT_RETRYABLE)
 
 
 def test_giving_up_ends_the_run_as_failed():
@@ -105,17 +105,17 @@ def test_a_cancelled_attempt_closes_the_run():
     assert conclude(CancelledEnd(), FIRST).next == Close(RunState.CANCELLED, Reason.CANCELLED)
 
 
-@pytest.mark.parametrize("end", [Failed("boom"), Snoozed(50 * SECOND), LostEnd()])
+@pytest.mark.parametrize("end", [Failed("boom"), Snoozed(50 * SECOND), WorkerLost()])
 def test_no_wait_reaches_beyond_the_runs_own_time(end: End):
     """R6: the time-out of a run covers its waits."""
     policy = replace(POLICY, run_timeout_us=SECOND)
 
-    assert conclude(end, replace(FIRST, policy=policy)).next == Die(Reason.RUN_TIMEOUT)
+    assert conclude(end, replace(FIRST, policy=policy)).next == DeadLetter(Reason.RUN_TIMEOUT)
 
 
 def test_a_run_that_took_too_long_as_a_whole_is_dead_whatever_is_left():
     """R6."""
-    assert conclude(TimedOut(Reason.RUN_TIMEOUT), FIRST).next == Die(Reason.RUN_TIMEOUT)
+    assert conclude(TimedOut(Reason.RUN_TIMEOUT), FIRST).next == DeadLetter(Reason.RUN_TIMEOUT)
 
 
 def test_the_retry_budget_of_a_task_goes_with_the_wait():
@@ -123,7 +123,7 @@ def test_the_retry_budget_of_a_task_goes_with_the_wait():
     policy = replace(POLICY, retry=Retry(3, per_minute=60))
     concluded: Conclusion = conclude(Failed("boom"), replace(FIRST, policy=policy))
 
-    assert isinstance(concluded.next, Wait)
+    assert isinstance(concluded.next, RetryLater)
     assert concluded.next.spacing_us == SECOND
 
 
@@ -239,13 +239,13 @@ def test_a_number_is_a_budget_of_attempts():
 
 BEYOND = replace(FIRST, policy=replace(POLICY, effects=Effects.UNSAFE), has_begun_effects=True)
 UNHEARD = [
-    LostEnd(),
+    WorkerLost(),
     TimedOut(Reason.TIMEOUT),
     TimedOut(Reason.RUN_TIMEOUT),
     Failed("boom"),
     Failed("boom", is_retryable=False),
     CancelledEnd(),
-    GivenBack(Reason.SHUTDOWN, is_started=True),
+    ReturnedToQueue(Reason.SHUTDOWN, is_started=True),
 ]
 
 
@@ -254,7 +254,7 @@ def test_an_unsafe_attempt_that_ends_unheard_after_its_boundary_is_in_doubt(end:
     """E2, INV-11: not tried again, not dead, not cancelled: nobody knows."""
     concluded = conclude(end, BEYOND)
 
-    assert isinstance(concluded.next, BeInDoubt)
+    assert isinstance(concluded.next, MarkAmbiguous)
     assert concluded.is_charged
 
 

@@ -9,11 +9,11 @@ from duly.domain.outcomes import (
     CancelledEnd,
     Failed,
     GaveUp,
-    GivenBack,
-    LostEnd,
+    ReturnedToQueue,
     Snoozed,
     Succeeded,
     TimedOut,
+    WorkerLost,
     is_answered,
 )
 from duly.domain.runs import Reason
@@ -59,9 +59,9 @@ def test_an_error_or_a_time_out_counts_against_it(end):
         GaveUp(Reason.GAVE_UP, "no use"),
         Snoozed(5),
         CancelledEnd(),
-        GivenBack(Reason.SHUTDOWN, is_started=True),
+        ReturnedToQueue(Reason.SHUTDOWN, is_started=True),
         TimedOut(Reason.RUN_TIMEOUT),
-        LostEnd(),
+        WorkerLost(),
     ],
 )
 def test_what_ended_for_a_reason_of_its_own_says_nothing(end):

@@ -8,11 +8,11 @@ import pytest
 
 from duly.domain.effects import (
     LEAST_TIME_LEFT_US,
-    Boundary,
+    ClaimCheck,
     EffectRecord,
+    EffectReport,
     EffectState,
     Grant,
-    Word,
     may_begin,
     may_repeat,
     require_effect_key,
@@ -21,13 +21,13 @@ from duly.domain.effects import (
 )
 from duly.domain.enums import Effects, Origin
 from duly.domain.ids import RunId
-from duly.domain.runs import line_of
+from duly.domain.runs import lineage_root_of
 from duly.errors import UsageError
 from tests.each_row import each_row
 
 RUN = RunId(bytes(range(16)))
 OTHER = RunId(bytes(range(1, 17)))
-HERE = Boundary(is_ours=True, is_cancel_asked=False, deadline_at=None, now=0)
+HERE = ClaimCheck(is_ours=True, is_cancel_asked=False, deadline_at=None, now=0)
 INTENDED = EffectRecord(
     root=RUN, key="charge:7", state=EffectState.INTENDED, run_id=RUN, fence=3, begun_at=0
 )
@@ -96,7 +96,7 @@ def test_what_was_known_as_unknown_stays_so_for_whoever_asks():
 )
 def test_only_who_intends_an_effect_says_what_became_of_it(known, is_done, expected):
     """E3: once; that nothing happened is not believed of what others have intended before."""
-    assert expected == told(known, Word((RUN, 3), is_done, '"ok"', 9))
+    assert expected == told(known, EffectReport((RUN, 3), is_done, '"ok"', 9))
 
 
 @each_row("origin", Origin)
@@ -104,8 +104,8 @@ def test_a_line_is_a_run_and_what_makes_good_what_it_left(origin: Origin):
     """E3, E7: a plain rerun begins one, so that nobody takes it for a repetition."""
     shares = origin in {Origin.REPAIR, Origin.BACKFILL}
 
-    assert (OTHER if shares else RUN) == line_of(RUN, origin, OTHER)
-    assert RUN == line_of(RUN, origin, None)
+    assert (OTHER if shares else RUN) == lineage_root_of(RUN, origin, OTHER)
+    assert RUN == lineage_root_of(RUN, origin, None)
 
 
 def test_an_intention_whose_attempt_is_over_is_shown_as_unknown():

@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 
 from duly.domain.enums import AttemptState, Lane, Origin, RunState
-from duly.domain.explain import Cause, Down, Life, Order, RunFacts, Taken, explain, span_text
+from duly.domain.explain import (
+    Cause,
+    Down,
+    LimitUsage,
+    MemberPresence,
+    Order,
+    RunFacts,
+    explain,
+    span_text,
+)
 from duly.domain.ids import RunId, ScheduleId, identity_text
-from duly.domain.runs import AttemptRecord, LateWord, Progress, Reason, RunRecord
+from duly.domain.runs import AttemptRecord, LateReport, Progress, Reason, RunRecord
 from duly.domain.schedules import Call
 from tests.each_row import each_row
 
@@ -57,8 +66,8 @@ ATTEMPT = AttemptRecord(
     ended_at=None,
     error=None,
 )
-WORKER = Life(name="w", is_alive=True, started_at=0, renewed_at=NOW, slots=4, free=4)
-DISPATCHER = Life(name="d", is_alive=True, started_at=0, renewed_at=NOW)
+WORKER = MemberPresence(name="w", is_alive=True, started_at=0, renewed_at=NOW, slots=4, free=4)
+DISPATCHER = MemberPresence(name="d", is_alive=True, started_at=0, renewed_at=NOW)
 GONE = replace(DISPATCHER, is_alive=False, renewed_at=DUE - MINUTE)
 PAUSED = Order(at=DUE - MINUTE, who="ada", why="migration")
 FAILED = replace(
@@ -289,7 +298,7 @@ CASES = [
         Cause.CAP,
         facts(
             state(RunState.BLOCKED, state_reason="cap task:send"),
-            taken=Taken(held=5, waiting=3, most=5),
+            taken=LimitUsage(held=5, waiting=3, most=5),
         ),
         "a place under the limit of task:send: 5 of 5 places are taken.",
     ),
@@ -302,7 +311,7 @@ CASES = [
         Cause.RATE,
         facts(
             replace(RETRYING, state_reason="rate task:send"),
-            taken=Taken(held=0, waiting=0, rate="100/1m burst 10"),
+            taken=LimitUsage(held=0, waiting=0, rate="100/1m burst 10"),
         ),
         "turn under the rate limit of task:send, 100/1m burst 10 is at 2027-01-15T08:10:12Z, in 12",
     ),
@@ -432,7 +441,7 @@ def test_a_queue_that_nobody_serves_is_one_word_to_a_shell():
 
 def test_a_run_in_doubt_says_what_its_lost_worker_said_and_where_to_look():
     """E2, E5."""
-    late = LateWord(state=AttemptState.SUCCEEDED, at=DUE + 2 * MINUTE)
+    late = LateReport(state=AttemptState.SUCCEEDED, at=DUE + 2 * MINUTE)
     found = explain(facts(AMBIGUOUS, attempts=[replace(LOST, late=late)]))
     said = "succeeded, too late to count, at 2027-01-15T08:02:00Z"
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from duly.domain.limits import (
     NO_LIMIT,
     Limit,
+    LimitReason,
     LimitRecord,
     Limits,
     LimitSource,
     Rate,
-    Why,
     cap_gate,
     capped_place,
     keyed_place,
@@ -111,7 +111,7 @@ def test_places_of_values_are_told_apart_whatever_they_are_called(
 
     assert place != keyed_place(task, tenant, parameter + "x", value)
     assert capped_place(cap_gate(place)) == place
-    assert why_of(why_text(Why.CAP, place)) == (Why.CAP, place)
+    assert why_of(why_text(LimitReason.CAP, place)) == (LimitReason.CAP, place)
     assert parameter in place_text(place)
 
 

@@ -10,16 +10,16 @@ from duly.domain.ids import ScheduleId
 from duly.domain.missing_occurrences import (
     MOVED_MAX_US,
     Cause,
-    Keeper,
-    SlotKind,
+    DispatcherPresence,
+    ExpectedOccurrenceKind,
     cause_of,
     expect,
     judge_slot,
     neighbourhood,
     was_kept,
 )
-from duly.domain.runs import OccurrenceVerdict, VerdictKind
-from duly.domain.schedules import Pending, jitter_offset_us
+from duly.domain.runs import OccurrenceStatus, OccurrenceStatusKind
+from duly.domain.schedules import NextOccurrence, jitter_offset_us
 from duly.domain.vitals import DefinitionRecord
 from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
@@ -73,7 +73,7 @@ def test_of_too_many_the_newest_are_expected_across_an_edit():
 
 def test_what_is_pending_is_expected_although_the_order_was_written_after_its_time():
     """D2: it is promised."""
-    late = replace(RECORD, pending=Pending(NOON + HOUR_US, NOON + HOUR_US))
+    late = replace(RECORD, pending=NextOccurrence(NOON + HOUR_US, NOON + HOUR_US))
     found = expect(late, [made(NOON + 90 * MINUTE_US)], (0, NOON + 2 * HOUR_US), 10)
 
     assert [1, 2] == hours(found)
@@ -91,15 +91,15 @@ def test_jitter_moves_what_is_due_and_not_what_is_expected():
 @each_row(
     ("kind", "status", "late_us", "expected"),
     [
-        (VerdictKind.RUN, "active", 0, SlotKind.PRESENT),
-        (VerdictKind.SKIPPED, "active", 0, SlotKind.SKIPPED),
-        (VerdictKind.OWED, "active", 0, SlotKind.OWED),
-        (VerdictKind.UNKNOWN, "active", 0, SlotKind.UNKNOWN),
-        (VerdictKind.MISSING, "active", 0, SlotKind.MISSING),
-        (VerdictKind.PENDING, "active", 5 * MINUTE_US, SlotKind.DUE),
-        (VerdictKind.PENDING, "active", 5 * MINUTE_US + 1, SlotKind.MISSING),
-        (VerdictKind.PENDING, "paused", HOUR_US, SlotKind.HELD),
-        (VerdictKind.PENDING, "deleted", HOUR_US, SlotKind.HELD),
+        (OccurrenceStatusKind.RUN, "active", 0, ExpectedOccurrenceKind.PRESENT),
+        (OccurrenceStatusKind.SKIPPED, "active", 0, ExpectedOccurrenceKind.SKIPPED),
+        (OccurrenceStatusKind.OWED, "active", 0, ExpectedOccurrenceKind.OWED),
+        (OccurrenceStatusKind.UNKNOWN, "active", 0, ExpectedOccurrenceKind.UNKNOWN),
+        (OccurrenceStatusKind.MISSING, "active", 0, ExpectedOccurrenceKind.MISSING),
+        (OccurrenceStatusKind.PENDING, "active", 5 * MINUTE_US, ExpectedOccurrenceKind.DUE),
+        (OccurrenceStatusKind.PENDING, "active", 5 * MINUTE_US + 1, ExpectedOccurrenceKind.MISSING),
+        (OccurrenceStatusKind.PENDING, "paused", HOUR_US, ExpectedOccurrenceKind.HELD),
+        (OccurrenceStatusKind.PENDING, "deleted", HOUR_US, ExpectedOccurrenceKind.HELD),
     ],
 )
 def test_each_verdict_has_its_kind(kind, status, late_us, expected):
@@ -107,23 +107,26 @@ def test_each_verdict_has_its_kind(kind, status, late_us, expected):
     versions = [made(NOON, timetable=every("1h"), misfire=Misfire(grace="5m"))]
     (one,) = expect(RECORD, versions, (0, NOON + HOUR_US), 10).slots
     record = replace(RECORD, status=ScheduleStatus(status))
-    reason = SkipReason.MISFIRE if kind is VerdictKind.SKIPPED else None
-    verdict = OccurrenceVerdict(one.scheduled_for, kind, reason=reason)
+    reason = SkipReason.MISFIRE if kind is OccurrenceStatusKind.SKIPPED else None
+    verdict = OccurrenceStatus(one.scheduled_for, kind, reason=reason)
     slot = judge_slot(one, verdict, record, one.due_at + late_us)
 
     assert expected is slot.kind
     assert (
-        "misfire" if reason else None if expected is not SlotKind.HELD else status
+        "misfire" if reason else None if expected is not ExpectedOccurrenceKind.HELD else status
     ) == slot.reason
 
 
 def test_a_cause_is_told_from_who_keeps_time():
     """F7, M1: what is not even pending was removed, whoever keeps time."""
     (one,) = expect(RECORD, [made(NOON)], (0, NOON + HOUR_US), 10).slots
-    pending = OccurrenceVerdict(one.scheduled_for, VerdictKind.PENDING)
-    gone = OccurrenceVerdict(one.scheduled_for, VerdictKind.MISSING)
+    pending = OccurrenceStatus(one.scheduled_for, OccurrenceStatusKind.PENDING)
+    gone = OccurrenceStatus(one.scheduled_for, OccurrenceStatusKind.MISSING)
     slot = judge_slot(one, pending, RECORD, one.due_at + HOUR_US)
-    early, late = Keeper(NOON, is_holding=False), Keeper(NOON + 3 * HOUR_US, is_holding=True)
+    early, late = (
+        DispatcherPresence(NOON, is_holding=False),
+        DispatcherPresence(NOON + 3 * HOUR_US, is_holding=True),
+    )
 
     assert Cause.NO_DISPATCHER is cause_of(slot, pending, [])
     assert Cause.DISPATCHER_HOLDING is cause_of(slot, pending, [late])

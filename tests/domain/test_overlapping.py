@@ -9,9 +9,9 @@ from duly.domain.policies import (
     GOES,
     WAITING_MAX,
     WAITS,
-    Coming,
-    Entry,
     Gate,
+    GateEntry,
+    GateEntryOutcome,
     enter,
     gate_of,
     key_gate,
@@ -21,10 +21,10 @@ from tests.each_row import each_row
 
 FREE, TAKEN = Gate(is_held=False, waiting=0), Gate(is_held=True, waiting=0)
 ONE_WAITS, FULL = Gate(is_held=True, waiting=1), Gate(is_held=True, waiting=WAITING_MAX)
-SKIPPED = Entry(Coming.SKIPPED, SkipReason.OVERLAP)
-OVERFLOWN = Entry(Coming.SKIPPED, SkipReason.OVERFLOW)
-COALESCES = Entry(Coming.WAITS, closes_waiting=RunState.COALESCED)
-REPLACES = Entry(Coming.WAITS, closes_waiting=RunState.REPLACED, stops_holder=True)
+SKIPPED = GateEntry(GateEntryOutcome.SKIPPED, SkipReason.OVERLAP)
+OVERFLOWN = GateEntry(GateEntryOutcome.SKIPPED, SkipReason.OVERFLOW)
+COALESCES = GateEntry(GateEntryOutcome.WAITS, closes_waiting=RunState.COALESCED)
+REPLACES = GateEntry(GateEntryOutcome.WAITS, closes_waiting=RunState.REPLACED, stops_holder=True)
 SCHEDULE = ScheduleId(bytes(range(16)))
 
 
@@ -47,7 +47,7 @@ def test_who_finds_nobody_goes(policy: Overlap):
     ],
 )
 def test_each_policy_decides_by_who_is_open_and_who_waits(
-    policy: Overlap, taken: Entry, one_waits: Entry, full: Entry
+    policy: Overlap, taken: GateEntry, one_waits: GateEntry, full: GateEntry
 ):
     """O1, INV-8."""
     assert [enter(policy, gate) for gate in (TAKEN, ONE_WAITS, FULL)] == [taken, one_waits, full]
@@ -58,7 +58,7 @@ def test_nobody_overtakes_those_who_wait_for_a_line_that_has_just_come_free(poli
     """O1: the first that waits is about to go; a newcomer stands behind it, or in its place."""
     between = Gate(is_held=False, waiting=1)
 
-    assert enter(policy, between).coming is not Coming.GOES
+    assert enter(policy, between).coming is not GateEntryOutcome.GOES
     assert may_go_on(between)
 
 

@@ -10,11 +10,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from duly.domain.enums import Missed, ScheduleStatus, SkipReason
-from duly.domain.fire_planning import NO_FURTHER, NOTHING, Template
+from duly.domain.fire_planning import NO_FURTHER, NOTHING, ScheduleVersion
 from duly.domain.ids import ScheduleId
 from duly.domain.policies import Misfire
 from duly.domain.schedule_changes import (
-    Change,
+    ScheduleChange,
     decide_delete,
     decide_edit,
     decide_pause,
@@ -24,7 +24,7 @@ from duly.domain.schedule_changes import (
     decide_skip_next,
     first_pending,
 )
-from duly.domain.schedules import Pending, ScheduleRecord
+from duly.domain.schedules import NextOccurrence, ScheduleRecord
 from duly.errors import Conflict, UsageError
 from duly.timetable.instants import from_microseconds
 from duly.timetable.interval import every
@@ -52,7 +52,7 @@ BASE = ScheduleRecord(
     definition_number=2,
     definition=definition(),
     shard=0,
-    pending=Pending(START, START),
+    pending=NextOccurrence(START, START),
     held_for=None,
     last_for=None,
     last_run=None,
@@ -83,7 +83,7 @@ def records(draw: st.DrawFn, *, ran: bool = True) -> ScheduleRecord:
         BASE,
         id=identity,
         definition=template,
-        pending=Template(identity, 1, template).pending(first),
+        pending=ScheduleVersion(identity, 1, template).pending(first),
         last_for=before if ran and draw(st.booleans()) else None,
     )
 
@@ -93,12 +93,12 @@ def record(**parts: Any) -> ScheduleRecord:
     return replace(BASE, **parts)
 
 
-def pending_of(one: ScheduleRecord) -> Pending:
+def pending_of(one: ScheduleRecord) -> NextOccurrence:
     assert one.pending is not None
     return one.pending
 
 
-def applied(one: ScheduleRecord, change: Change) -> ScheduleRecord:
+def applied(one: ScheduleRecord, change: ScheduleChange) -> ScheduleRecord:
     """Return the schedule as a store leaves it."""
     new = change.definition
     return replace(
@@ -124,7 +124,7 @@ def deleted(one: ScheduleRecord) -> ScheduleRecord:
     return applied(one, decide_delete(one, None))
 
 
-def must_go_on_from(one: ScheduleRecord, change: Change, first: int) -> None:
+def must_go_on_from(one: ScheduleRecord, change: ScheduleChange, first: int) -> None:
     """Require that all from `first` on is settled, up to what is pending or held, and no further."""
     going_on = change.pending.scheduled_for if change.pending else change.held_for
     assert going_on is not None
@@ -142,7 +142,7 @@ class TestCreating:
         found = first_pending(identity, template, now)
 
         assert template.timetable.first_from(now + 1) == found.scheduled_for
-        assert Template(identity, 1, template).pending(found.scheduled_for) == found
+        assert ScheduleVersion(identity, 1, template).pending(found.scheduled_for) == found
 
     def test_one_that_would_never_fire_is_refused(self):
         """T7, L6: a promise that can't be kept is not made."""
@@ -226,7 +226,7 @@ class TestPausing:
         edge = decide_resume(one, START + MINUTE, Missed.MISFIRE, None)
         past = decide_resume(one, START + MINUTE + 1, Missed.MISFIRE, None)
 
-        assert (Pending(START, START), NOTHING) == (edge.pending, edge.settlement)
+        assert (NextOccurrence(START, START), NOTHING) == (edge.pending, edge.settlement)
         assert [START] == [run.scheduled_for for run in past.settlement.runs]
 
     def test_what_ran_out_during_the_pause_ends(self):
@@ -345,7 +345,7 @@ class TestHeldUnderNewerRules:
         resting = replace(paused(record()), held_for=self.HELD)
         change = decide_resume(resting, START + HOUR, Missed.SKIP, None)
 
-        assert Pending(START + 3 * HOUR, START + 3 * HOUR) == change.pending
+        assert NextOccurrence(START + 3 * HOUR, START + 3 * HOUR) == change.pending
         assert () == change.settlement.skips
 
     def test_resuming_by_the_misfire_policy_means_the_instant_of_the_new_rules(self):
@@ -353,14 +353,14 @@ class TestHeldUnderNewerRules:
         resting = replace(paused(record()), held_for=self.HELD)
         change = decide_resume(resting, START + HOUR, Missed.MISFIRE, None)
 
-        assert Pending(START + 3 * HOUR, START + 3 * HOUR) == change.pending
+        assert NextOccurrence(START + 3 * HOUR, START + 3 * HOUR) == change.pending
 
     def test_restoring_goes_on_with_the_slot_that_was_held(self):
         """T3, S3."""
         gone = replace(deleted(record()), held_for=self.HELD)
         change = decide_restore(gone, START + HOUR, None)
 
-        assert Pending(START + 3 * HOUR, START + 3 * HOUR) == change.pending
+        assert NextOccurrence(START + 3 * HOUR, START + 3 * HOUR) == change.pending
 
 
 class TestSkippingNext:
@@ -423,7 +423,7 @@ class TestEditing:
         new = replace(one.definition, jitter_us=jitter_us, misfire=Misfire("all"))
         change = decide_edit(one, new, pending_of(one).scheduled_for + after, None)
 
-        expected = Template(one.id, 9, new).pending(pending_of(one).scheduled_for)
+        expected = ScheduleVersion(one.id, 9, new).pending(pending_of(one).scheduled_for)
         assert (expected, NOTHING, new) == (change.pending, change.settlement, change.definition)
 
     @given(records(), definitions(), elapsed)
@@ -473,7 +473,8 @@ class TestEditing:
     def test_an_edit_between_nominal_time_and_due_leaves_the_occurrence_to_the_old(self):
         """INV-14: it is owed, and drained when it is due."""
         one = record(
-            definition=definition(jitter_us=HOUR), pending=Pending(START, START + 30 * MINUTE)
+            definition=definition(jitter_us=HOUR),
+            pending=NextOccurrence(START, START + 30 * MINUTE),
         )
         change = decide_edit(one, definition(timetable=every("7m")), START, None)
 
@@ -488,7 +489,7 @@ class TestEditing:
         ended = record(status=ScheduleStatus.ENDED, pending=None, reason=NO_FURTHER)
         change = decide_edit(ended, ended.definition, START, None)
 
-        assert (ScheduleStatus.ACTIVE, Pending(START + HOUR, START + HOUR)) == (
+        assert (ScheduleStatus.ACTIVE, NextOccurrence(START + HOUR, START + HOUR)) == (
             change.status,
             change.pending,
         )
@@ -519,11 +520,11 @@ class TestRetiming:
 
     def test_newer_rules_move_what_is_pending(self):
         """T3: from intent, checked against the clock when it is applied."""
-        one = record(pending=Pending(START + 30 * MINUTE, START + 30 * MINUTE))
+        one = record(pending=NextOccurrence(START + 30 * MINUTE, START + 30 * MINUTE))
         change = decide_retime(one, START, "2026b")
 
         assert change is not None
-        assert ("schedule.retimed", Pending(START + HOUR, START + HOUR), "2026b") == (
+        assert ("schedule.retimed", NextOccurrence(START + HOUR, START + HOUR), "2026b") == (
             change.action,
             change.pending,
             change.reason,
@@ -532,49 +533,49 @@ class TestRetiming:
 
     def test_what_was_due_under_the_old_rules_stays_due(self):
         """T3, INV-2."""
-        one = record(pending=Pending(START + 1, START + 1))
+        one = record(pending=NextOccurrence(START + 1, START + 1))
 
         assert decide_retime(one, START + 1, "2026b") is None
 
     def test_a_recomputed_instant_lies_after_the_last_one_run(self):
         """T3, INV-15."""
         one = record(
-            last_for=START + HOUR, pending=Pending(START + 90 * MINUTE, START + 90 * MINUTE)
+            last_for=START + HOUR, pending=NextOccurrence(START + 90 * MINUTE, START + 90 * MINUTE)
         )
         change = decide_retime(one, START, "2026b")
 
         assert change is not None
-        assert Pending(START + 2 * HOUR, START + 2 * HOUR) == change.pending
+        assert NextOccurrence(START + 2 * HOUR, START + 2 * HOUR) == change.pending
 
     def test_a_slot_that_the_rules_move_before_now_is_not_lost(self):
         """T3, INV-2: hourly on the hour; pending was ten past, and now it is five past."""
         was = START + HOUR + 10 * MINUTE
-        one = record(last_for=START + 10 * MINUTE, pending=Pending(was, was))
+        one = record(last_for=START + 10 * MINUTE, pending=NextOccurrence(was, was))
 
         change = decide_retime(one, START + HOUR + 5 * MINUTE, "2026b")
 
         assert change is not None
-        assert Pending(START + HOUR, START + HOUR) == change.pending
+        assert NextOccurrence(START + HOUR, START + HOUR) == change.pending
 
     def test_a_slot_that_has_run_is_not_run_again_at_its_new_instant(self):
         """T3, INV-3: it ran at ten to, which the new rules call the full hour."""
         was = START + 50 * MINUTE
-        one = record(last_for=was - HOUR, pending=Pending(was, was))
+        one = record(last_for=was - HOUR, pending=NextOccurrence(was, was))
 
         change = decide_retime(one, START - 5 * MINUTE, "2026b")
 
         assert change is not None
-        assert Pending(START + HOUR, START + HOUR) == change.pending
+        assert NextOccurrence(START + HOUR, START + HOUR) == change.pending
 
     def test_what_a_person_skipped_is_not_promised_again(self):
         """T3, A1: also when it is the next one under the new rules."""
         was = START + HOUR + 10 * MINUTE
-        one = record(pending=Pending(was, was))
+        one = record(pending=NextOccurrence(was, was))
 
         change = decide_retime(one, START, "2026b", settled_through=START + HOUR)
 
         assert change is not None
-        assert Pending(START + 2 * HOUR, START + 2 * HOUR) == change.pending
+        assert NextOccurrence(START + 2 * HOUR, START + 2 * HOUR) == change.pending
 
     @pytest.mark.parametrize(
         "one", [paused(record()), deleted(record())], ids=["paused", "deleted"]
@@ -616,7 +617,7 @@ def test_no_sequence_of_orders_loses_or_doubles_an_occurrence(one, orders):
 
 def _decide(  # noqa: PLR0911 - one for each order
     one: ScheduleRecord, order: tuple[str, int, Missed, Any]
-) -> Change | None:
+) -> ScheduleChange | None:
     verb, now, choice, new = order
     try:
         match verb:
@@ -637,7 +638,7 @@ def _decide(  # noqa: PLR0911 - one for each order
 
 
 def _must_account(
-    one: ScheduleRecord, change: Change, bounds: tuple[int, int | None, int | None]
+    one: ScheduleRecord, change: ScheduleChange, bounds: tuple[int, int | None, int | None]
 ) -> None:
     """Require that all between the old place and the new one is settled, once."""
     cursor, goes_on, end = bounds

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.limits import SLACK_US, Pace, Rate, read_rate, spread_turns, take_turn
+from duly.domain.limits import SLACK_US, Rate, RateState, read_rate, spread_turns, take_turn
 from duly.errors import UsageError
 from tests.each_row import each_row
 
@@ -39,7 +39,7 @@ def test_what_is_no_rate_is_refused_by_its_field(value: object):
         read_rate("rate", value)
 
 
-def come(rate: Rate, pace: Pace, now: int, count: int) -> tuple[list[int], Pace]:
+def come(rate: Rate, pace: RateState, now: int, count: int) -> tuple[list[int], RateState]:
     """Give turns to so many that come now, for the first time."""
     turns = []
     for _ in range(count):
@@ -51,7 +51,7 @@ def come(rate: Rate, pace: Pace, now: int, count: int) -> tuple[list[int], Pace]
 
 def test_after_a_quiet_time_a_burst_goes_at_once_and_the_rest_comes_evenly():
     """B4."""
-    turns, _ = come(Rate(2, SECOND, 3), Pace(), NOW, 6)
+    turns, _ = come(Rate(2, SECOND, 3), RateState(), NOW, 6)
 
     assert [at - NOW for at in turns] == [0, 0, 0, SECOND // 2, SECOND, 3 * SECOND // 2]
 
@@ -59,7 +59,7 @@ def test_after_a_quiet_time_a_burst_goes_at_once_and_the_rest_comes_evenly():
 def test_who_comes_later_stands_behind_those_who_came_before():
     """B4."""
     rate = Rate(1, SECOND, 1)
-    _, pace = come(rate, Pace(), NOW, 3)
+    _, pace = come(rate, RateState(), NOW, 3)
 
     turns, _ = come(rate, pace, NOW + SECOND // 2, 1)
 
@@ -69,7 +69,7 @@ def test_who_comes_later_stands_behind_those_who_came_before():
 def test_who_comes_back_at_its_turn_is_not_charged_again():
     """B4."""
     rate = Rate(1, SECOND, 1)
-    turns, pace = come(rate, Pace(), NOW, 3)
+    turns, pace = come(rate, RateState(), NOW, 3)
 
     back = take_turn([(rate, pace)], turns[1], turns[1])
 
@@ -80,7 +80,7 @@ def test_who_comes_back_at_its_turn_is_not_charged_again():
 def test_one_that_comes_back_too_early_waits_for_its_turn_and_changes_nothing():
     """B4."""
     rate = Rate(1, SECOND, 1)
-    turns, pace = come(rate, Pace(), NOW, 3)
+    turns, pace = come(rate, RateState(), NOW, 3)
 
     early = take_turn([(rate, pace)], turns[2], NOW + 1)
 
@@ -90,7 +90,7 @@ def test_one_that_comes_back_too_early_waits_for_its_turn_and_changes_nothing():
 def test_the_slowest_of_several_decides_and_all_give_the_same_turn():
     """B4."""
     slow, fast = Rate(1, 60 * SECOND, 1), Rate(10, SECOND, 1)
-    paces = [come(slow, Pace(), NOW, 2)[1], come(fast, Pace(), NOW, 2)[1]]
+    paces = [come(slow, RateState(), NOW, 2)[1], come(fast, RateState(), NOW, 2)[1]]
 
     turn = take_turn(list(zip((slow, fast), paces, strict=True)), None, NOW)
 
@@ -103,7 +103,7 @@ def test_when_a_rate_changes_those_who_wait_get_turns_by_the_new_one():
 
     assert [at - NOW for at in turns] == [0, 0, SECOND, 2 * SECOND]
     assert come(Rate(1, SECOND, 2), pace, NOW, 1)[0] == [NOW + 3 * SECOND]
-    assert spread_turns(None, 2, NOW) == ([NOW, NOW], Pace())
+    assert spread_turns(None, 2, NOW) == ([NOW, NOW], RateState())
 
 
 RATES = st.builds(
@@ -125,7 +125,7 @@ def test_no_while_holds_more_than_the_rate_and_its_burst(
 
     Everybody who does not begin is told a later instant.
     """
-    now, pace, begun = NOW, Pace(), []
+    now, pace, begun = NOW, RateState(), []
     waiting: list[int] = []
     for gap, count, is_fired in [*gaps, (3600 * SECOND, 0, True)]:
         now += gap
@@ -151,7 +151,7 @@ def test_without_anybody_who_comes_late_a_rate_is_kept_to_the_last(
     rate: Rate, gaps: list[tuple[int, int, bool]]
 ):
     """B4: turns that are given out lie no closer than they may."""
-    now, pace, turns = NOW, Pace(), []
+    now, pace, turns = NOW, RateState(), []
     for gap, count, _ in gaps:
         now += gap
         given, pace = come(rate, pace, now, count)
@@ -167,7 +167,7 @@ def test_without_anybody_who_comes_late_a_rate_is_kept_to_the_last(
 @given(rate=RATES, late=st.integers(1, 40))
 def test_all_that_came_late_get_through_in_the_end(rate: Rate, late: int):
     """B4: nobody starves, and each waits for an instant that comes."""
-    turns, pace = come(rate, Pace(), NOW, late + rate.burst)
+    turns, pace = come(rate, RateState(), NOW, late + rate.burst)
     now = max(turns) + 3600 * SECOND
     waiting = [at for at in turns if at > NOW]
     for _ in range(len(waiting) + 1):

@@ -13,8 +13,8 @@ from duly.domain.fire_planning import (
     COUNT_MAX,
     NO_FURTHER,
     Plan,
+    ScheduleVersion,
     Settlement,
-    Template,
     count_between,
     owe,
     plan_late,
@@ -49,7 +49,7 @@ elapsed = st.one_of(st.integers(-DAY, 2 * DAY), st.sampled_from([-1, 0, 1]))
 """Where now is, seen from the end of the span."""
 
 
-def span_of(one: Template, number: int) -> tuple[int, int]:
+def span_of(one: ScheduleVersion, number: int) -> tuple[int, int]:
     """Return a span that begins after START and has so many further occurrences."""
     first = one.definition.timetable.first_from(START)
     assert first is not None
@@ -59,7 +59,9 @@ def span_of(one: Template, number: int) -> tuple[int, int]:
     return first, last
 
 
-def drained(one: Template, first: int, last: int, now: int, runs_max: int = 500) -> Settlement:
+def drained(
+    one: ScheduleVersion, first: int, last: int, now: int, runs_max: int = 500
+) -> Settlement:
     """Settle a span step by step until nothing more is due; return all of it together."""
     whole = settle(one, first, last, now, runs_max)
     while whole.owed is not None:
@@ -192,7 +194,7 @@ def test_a_plan_on_time_is_one_run_and_the_next_instant(one, number):
 
 
 @st.composite
-def edges(draw: st.DrawFn) -> tuple[Template, int, int, int]:
+def edges(draw: st.DrawFn) -> tuple[ScheduleVersion, int, int, int]:
     """Draw a span and a now at, just before or just after an edge of one of its occurrences."""
     one, number = draw(templates()), draw(st.integers(0, 12))
     first, last = span_of(one, number)
@@ -203,7 +205,7 @@ def edges(draw: st.DrawFn) -> tuple[Template, int, int, int]:
     return one, first, last, chosen + one.offset_us + distance + draw(st.integers(-1, 1))
 
 
-def expected_places(one: Template, instants: list[int], now: int) -> list[str]:
+def expected_places(one: ScheduleVersion, instants: list[int], now: int) -> list[str]:
     """Say by the words of the policy where each occurrence of a span belongs."""
     misfire = one.definition.misfire
     ages = [now - instant - one.offset_us for instant in instants]
@@ -255,7 +257,7 @@ def test_a_late_plan_begins_again_with_what_is_on_time(edge):
 OUTAGES = [1, 2, 100, 101, 10_000]
 
 
-def outage(policy: str, number: int, **bounds) -> tuple[Plan, Template, int]:
+def outage(policy: str, number: int, **bounds) -> tuple[Plan, ScheduleVersion, int]:
     """Return the plan after an outage of so many minutes, each with an occurrence."""
     bounds = {"grace": "0s", "not_older": None} | bounds
     one = template(timetable=every("1m"), misfire=Misfire(policy, **bounds))

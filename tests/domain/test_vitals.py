@@ -20,7 +20,7 @@ from duly.domain.vitals import (
     count_lates,
     error_class,
     lateness,
-    look_at,
+    summarize_runs,
     useful_at,
 )
 from duly.timetable.instants import to_microseconds
@@ -94,14 +94,14 @@ def test_a_window_tells_starts_apart_from_fires_and_useful_ends():
     check = RUN._replace(origin=Origin.VERIFY)
     history = RUN._replace(lane=Lane.BACKFILL, origin=Origin.BACKFILL, started_at=9_000)
 
-    found = look_at([waiting, retried, RUN, check, history], lambda _: False, 1_000)
+    found = summarize_runs([waiting, retried, RUN, check, history], lambda _: False, 1_000)
 
     assert (4, 5, 2, 3) == (found.runs, found.attempts, found.retries, found.useful)
     assert Lateness(3, 5, 5, 5) == found.fired
     assert Lateness(3, 30, 1_000, 1_000) == found.started
     assert Lateness(2, 100, 100, 100) == found.useful_after
     assert 0.6 == found.useful_per_attempt
-    assert look_at([], lambda _: False, 0).useful_per_attempt is None
+    assert summarize_runs([], lambda _: False, 0).useful_per_attempt is None
 
 
 def test_lates_are_counted_by_how_late_they_are():
@@ -119,7 +119,7 @@ def test_ways_to_go_wrong_are_counted_and_bounded():
         for number in range(30)
     ]
 
-    found = look_at(faults, lambda _: False, 0)
+    found = summarize_runs(faults, lambda _: False, 0)
 
     assert FAILURES_SHOWN_MAX == len(found.failures)
     assert ("failed", "error", "Error0", 3) == tuple(found.failures[0])

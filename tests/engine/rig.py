@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.domain.outcomes import End
     from duly.domain.runs import AttemptRecord, RunRecord
-    from duly.domain.schedule_changes import Change
+    from duly.domain.schedule_changes import ScheduleChange
     from duly.domain.schedules import ScheduleRecord
-    from duly.domain.tasks import Live
-    from duly.engine.executors.executor import Work
+    from duly.domain.tasks import RunContext
+    from duly.engine.executors.executor import WriteTransaction
     from duly.engine.loop import Service
     from duly.store.ports.execution import ClaimedRun
     from duly.telemetry import Event
@@ -115,25 +115,25 @@ class Scripted:
     """An executor whose code does what the test says, when the test says it."""
 
     def __init__(self) -> None:
-        self.works: list[Work] = []
-        self.asked: list[Work] = []
-        self.insisted: list[Work] = []
+        self.works: list[WriteTransaction] = []
+        self.asked: list[WriteTransaction] = []
+        self.insisted: list[WriteTransaction] = []
         self.is_closed = False
         self.can_be_stopped = True
         """Whether insisting helps; a thread's code can't be stopped."""
-        self.on_start: Callable[[Work], None] = lambda work: work.began()
-        self.on_ask: Callable[[Work], None] = lambda work: None
-        self.on_insist: Callable[[Work], None] = lambda work: None
+        self.on_start: Callable[[WriteTransaction], None] = lambda work: work.began()
+        self.on_ask: Callable[[WriteTransaction], None] = lambda work: None
+        self.on_insist: Callable[[WriteTransaction], None] = lambda work: None
 
-    def start(self, work: Work) -> None:
+    def start(self, work: WriteTransaction) -> None:
         self.works.append(work)
         self.on_start(work)
 
-    def ask(self, work: Work) -> None:
+    def ask(self, work: WriteTransaction) -> None:
         self.asked.append(work)
         self.on_ask(work)
 
-    def insist(self, work: Work) -> bool:
+    def insist(self, work: WriteTransaction) -> bool:
         self.insisted.append(work)
         if self.can_be_stopped:
             self.on_insist(work)
@@ -145,7 +145,7 @@ class Scripted:
     def does(self, end: End) -> None:
         """Let every work begin and end like this, at once."""
 
-        def start(work: Work) -> None:
+        def start(work: WriteTransaction) -> None:
             work.began()
             work.ended(end)
 
@@ -162,7 +162,7 @@ class Known:
     plan: None = None
     limits: TaskLimits = NO_LIMITS
 
-    def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
+    def prepare(self, claimed: ClaimedRun, live: RunContext) -> Callable[[], Any]:
         return lambda: (claimed, live)
 
 
@@ -188,7 +188,7 @@ class Shop:
     line: Line
 
     @property
-    def works(self) -> list[Work]:
+    def works(self) -> list[WriteTransaction]:
         return self.executor.works
 
     def end(self, end: End | None = None, number: int = -1) -> None:
@@ -310,7 +310,7 @@ class Rig:
         order = add_runs(new_run(self.now + microseconds, text, **parts))
         return self.store.add_runs(order)[0].id
 
-    def change(self, record: ScheduleRecord, change: Change) -> ScheduleRecord:
+    def change(self, record: ScheduleRecord, change: ScheduleChange) -> ScheduleRecord:
         """Apply a change."""
         answer = self.store.change_schedule(change_of(record, change))
 

@@ -24,7 +24,7 @@ from duly.domain.policies import Retry
 from duly.domain.runs import ERROR_LENGTH_MAX, RESULT_BYTES_MAX, Reason, TaskPolicy
 from duly.engine.executors import results
 from duly.engine.executors.results import bounded, error_text, storable
-from duly.engine.executors.task_output import Concealer
+from duly.engine.executors.task_output import Redactor
 from duly.errors import (
     Cancelled,
     EffectDone,
@@ -261,7 +261,7 @@ def test_what_prepares_a_run_may_raise_what_it_likes():
 def test_an_error_is_not_cut_before_secrets_are_left_out_of_it():
     """L4: half a secret would no longer be recognised."""
     text = "x" * 3_985 + "hunter2-is-secret" + "y" * 20_000
-    concealer = Concealer()
+    concealer = Redactor()
     concealer.add("hunter2-is-secret")
     ends = [end_of_error(raised(ValueError(text[n:])), POLICY, Log()) for n in range(30)]
     told = [fitted(concealer.hide_in_end(end)).error for end in ends]

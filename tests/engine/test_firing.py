@@ -8,8 +8,8 @@ from duly.domain.enums import Lane, Missed, Origin, RunState, ScheduleStatus
 from duly.domain.fire_planning import NO_FURTHER, plan_on_time
 from duly.domain.policies import Misfire
 from duly.domain.schedule_changes import decide_delete, decide_edit, decide_pause
-from duly.domain.schedules import Pending, jitter_offset_us
-from duly.engine.dispatcher.timer_wheel import Entry
+from duly.domain.schedules import NextOccurrence, jitter_offset_us
+from duly.engine.dispatcher.timer_wheel import LoadedTimer
 from duly.engine.manual_clock import START_US
 from duly.errors import StoreError
 from duly.store.ports.dispatch import FireResult, Timer
@@ -276,7 +276,7 @@ def test_what_is_sent_of_a_fire_on_time_is_what_planning_says(rig, parts):
 
     assert len(sent) > 1
     for fire in sent:
-        pending = Pending(fire.scheduled_for, fire.due_at)
+        pending = NextOccurrence(fire.scheduled_for, fire.due_at)
         assert plan_on_time(template, pending) == fire.plan
         assert fire.due_at + record.definition.misfire.grace_us == fire.late_after
         assert (record.id, record.version) == (fire.timer.ref, fire.timer.generation)
@@ -417,7 +417,7 @@ def test_a_dispatcher_that_is_always_busy_does_not_grow(rig):
     loader = dispatcher._loader  # noqa: SLF001 - memory has no other sign
     for number in range(5000):
         due_at = rig.now + number
-        entry = Entry(Timer("schedule", number.to_bytes(16), 0, due_at, due_at, 1, 1), due_at)
+        entry = LoadedTimer(Timer("schedule", number.to_bytes(16), 0, due_at, due_at, 1, 1), due_at)
         loader.hand_over(entry, due_at, due_at)
         assert [entry] == loader.wheel.take(due_at, 10)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duly.engine.dispatcher.background_lanes import SHARE, Gaps
+from duly.engine.dispatcher.background_lanes import SHARE, IdleTime
 from duly.engine.manual_clock import ManualClock
 
 STEP_US = 4_000
@@ -17,7 +17,7 @@ def clock():
 
 def gaps_after_a_step(clock, due):
     """Return gaps that know what a step costs; `due` holds when live work falls due."""
-    gaps = Gaps(clock, lambda _: due[0])
+    gaps = IdleTime(clock, lambda _: due[0])
     for _ in range(40):
         began_at = clock.monotonic_us()
         clock.advance(STEP_US)
@@ -26,7 +26,7 @@ def gaps_after_a_step(clock, due):
 
 
 def test_there_is_room_while_nothing_is_due(clock):
-    assert Gaps(clock, lambda _: None).has_room()
+    assert IdleTime(clock, lambda _: None).has_room()
 
 
 @pytest.mark.parametrize(("due_in_us", "has_room"), [(STEP_US // 2, False), (2 * STEP_US, True)])

@@ -19,12 +19,12 @@ from duly.domain.runs import (
     Reason,
     TaskPolicy,
 )
-from duly.engine.executors.task_output import Concealer
+from duly.engine.executors.task_output import Redactor
 from duly.engine.manual_clock import START_US, ManualClock
 from duly.engine.store_clock import StoreTime
 from duly.engine.worker.run_context import MORE_LINES
 from duly.errors import LeaseLost, StoreUnavailable, UsageError
-from duly.store.ports.effects import Begun
+from duly.store.ports.effects import EffectGrant
 from duly.testing import InlineExecutor
 from tests.engine.rig import SECOND, Known, Rig
 
@@ -199,7 +199,7 @@ def test_a_secret_appears_neither_in_lines_nor_in_progress(rig, shop, live):
 )
 def test_a_secret_appears_in_no_end(end, expected):
     """L3: neither in an error nor in a result."""
-    concealer = Concealer()
+    concealer = Redactor()
     concealer.add("hunter2")
 
     assert expected == concealer.hide_in_end(end)
@@ -207,7 +207,7 @@ def test_a_secret_appears_in_no_end(end, expected):
 
 def test_a_secret_is_hidden_in_every_way_it_may_be_written():
     """L3: inside JSON, quoted, as a number, as a part of another."""
-    concealer = Concealer()
+    concealer = Redactor()
     for secret in ('a"b\n', "1234", "1234567", ""):
         concealer.add(secret)
 
@@ -221,7 +221,7 @@ def test_a_secret_is_hidden_in_every_way_it_may_be_written():
 
 def test_the_beginning_of_a_secret_at_the_end_of_a_cut_text_is_hidden():
     """L4: however much of it is left."""
-    concealer, secret = Concealer(), "hunter2-is-secret"
+    concealer, secret = Redactor(), "hunter2-is-secret"
     concealer.add(secret)
     cut = ["token " + secret[:length] for length in range(1, len(secret))]
 
@@ -230,7 +230,7 @@ def test_the_beginning_of_a_secret_at_the_end_of_a_cut_text_is_hidden():
 
 def test_a_message_that_was_shortened_elsewhere_hides_what_begins_there():
     """L4: errors of calls show the beginning of what was given."""
-    concealer, secret = Concealer(), "hunter2-is-secret"
+    concealer, secret = Redactor(), "hunter2-is-secret"
     concealer.add(secret)
     values = ["x" * position + secret + "x" * 100 for position in range(100, 121)]
     shown = [concealer.hide(str(UsageError("url", one, "is bad", "mend it"))) for one in values]
@@ -378,7 +378,7 @@ def test_whose_permission_never_came_has_not_begun(rig, shop, live, is_away):
     def refuse(order):
         if is_away:
             raise StoreUnavailable("memory", "is away", "wait")
-        return Begun(START_US, Grant.TOO_LATE)
+        return EffectGrant(START_US, Grant.TOO_LATE)
 
     rig.store.begin_effect = refuse
     with suppress(StoreUnavailable):

@@ -9,7 +9,7 @@ import pytest
 
 from duly.domain.enums import Lane, Origin, SkipReason
 from duly.domain.policies import Misfire
-from duly.domain.runs import VerdictKind
+from duly.domain.runs import OccurrenceStatusKind
 from duly.domain.schedule_changes import decide_edit
 from duly.engine.manual_clock import START_US
 from duly.timetable.interval import every
@@ -91,12 +91,12 @@ def test_every_occurrence_of_an_outage_has_a_verdict(rig, policy, missed):
     record = outage(rig, Misfire(policy, grace="5s"), length=f"{missed + 1}m30s")
     kinds = verdicts(rig, record, range(1, missed + 2))
 
-    assert VerdictKind.MISSING not in kinds
-    assert VerdictKind.PENDING not in kinds
+    assert OccurrenceStatusKind.MISSING not in kinds
+    assert OccurrenceStatusKind.PENDING not in kinds
 
     rig.run("5m")
 
-    assert [VerdictKind.RUN] * 5 == verdicts(rig, record, range(missed + 2, missed + 7))
+    assert [OccurrenceStatusKind.RUN] * 5 == verdicts(rig, record, range(missed + 2, missed + 7))
 
 
 def test_catch_up_drains_at_its_rate(rig):

@@ -7,7 +7,7 @@ import pytest
 from duly.domain.enums import RunState
 from duly.domain.outcomes import Succeeded
 from duly.engine.worker import WorkerSettings
-from duly.engine.worker.claimer import AT_ONCE_MAX, CROWD, ENDS_ALONE, Pace
+from duly.engine.worker.claimer import AT_ONCE_MAX, CROWD, ENDS_ALONE, CallBudget
 from duly.store.wakeups import LocalWakeups, UdpWakeups
 from tests.engine.rig import SECOND
 
@@ -96,7 +96,7 @@ def test_what_is_to_end_does_not_wait(rig):
 
 
 def test_after_some_calls_the_next_has_to_wait_and_the_bucket_fills_again():
-    pace = Pace(EVERY)
+    pace = CallBudget(EVERY)
     for number in range(AT_ONCE_MAX):
         assert pace.claim_at <= SECOND, number
         pace.note(SECOND, 1, is_more=False, is_claim=True)
@@ -110,7 +110,7 @@ def test_after_some_calls_the_next_has_to_wait_and_the_bucket_fills_again():
 
 @pytest.mark.parametrize(("count", "is_more"), [(CROWD, False), (0, True), (1, True)])
 def test_calls_that_are_worth_it_are_not_counted(count, is_more):
-    pace = Pace(EVERY)
+    pace = CallBudget(EVERY)
     for _ in range(1000):
         pace.note(SECOND, count, is_more=is_more, is_claim=True)
 
@@ -131,7 +131,7 @@ def test_who_is_nudged_goes_on_and_knows_that_nothing_was_written(place):
 
 
 def test_ends_alone_leave_room_for_claims():
-    pace = Pace(EVERY)
+    pace = CallBudget(EVERY)
     while pace.end_at <= SECOND:
         pace.note(SECOND, 1, is_more=False, is_claim=False)
 

@@ -7,16 +7,16 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.engine.dispatcher.timer_wheel import Entry, Wheel
+from duly.engine.dispatcher.timer_wheel import LoadedTimer, Wheel
 from duly.store.ports.dispatch import Timer
 
 
-def entry(ref: int, due_at: int, generation: int = 1, shard: int = 0) -> Entry:
+def entry(ref: int, due_at: int, generation: int = 1, shard: int = 0) -> LoadedTimer:
     timer = Timer("schedule", ref.to_bytes(16), shard, due_at, due_at, generation, 1)
-    return Entry(timer, due_at)
+    return LoadedTimer(timer, due_at)
 
 
-def dues(entries: list[Entry]) -> list[int]:
+def dues(entries: list[LoadedTimer]) -> list[int]:
     return [one.timer.due_at for one in entries]
 
 

@@ -10,7 +10,7 @@ from duly.domain.enums import RunState
 from duly.domain.outcomes import Failed, Succeeded
 from duly.domain.policies import Retry
 from duly.domain.runs import Progress, Reason, TaskPolicy
-from duly.engine.dispatcher.context import Node, Surroundings
+from duly.engine.dispatcher.context import DispatcherContext, Node
 from duly.engine.dispatcher.reaper import Reaper
 from duly.engine.dispatcher.settings import DispatcherSettings
 from duly.errors import LeaseLost
@@ -90,7 +90,7 @@ def test_a_dispatcher_that_has_just_come_lets_workers_renew_first(rig):
 def test_a_short_absence_does_not_cut_a_longer_wait_of_the_reaper_short(rig):
     """INV-21: workers may still need the longer one to renew their leases."""
     settings, nobody = DispatcherSettings(), cast("Any", None)
-    around = Surroundings(
+    around = DispatcherContext(
         store=rig.store,
         clock=rig.store_clock,
         settings=settings,

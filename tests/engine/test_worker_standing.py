@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from duly.domain.outcomes import Failed, Succeeded
-from duly.store.ports.dispatch import Standing
+from duly.store.ports.dispatch import WorkerStatus
 from duly.telemetry import WorkerDraining
 from duly_conformance.claiming import order
 from tests.engine.rig import SECOND
@@ -19,7 +19,7 @@ def test_a_drained_worker_takes_nothing_and_ends_when_its_work_is_done(rig):
     first = rig.enqueue("first")
     shop = rig.worker(grace_us=5 * SECOND)
     rig.run("1s")
-    ordered(rig, shop, Standing.DRAINING)
+    ordered(rig, shop, WorkerStatus.DRAINING)
     second = rig.enqueue("second")
     rig.run("600s")
 
@@ -37,7 +37,7 @@ def test_an_idle_worker_that_is_drained_ends_at_once(rig):
     """A1."""
     shop = rig.worker()
     rig.run("1s")
-    ordered(rig, shop, Standing.DRAINING)
+    ordered(rig, shop, WorkerStatus.DRAINING)
     rig.run("1s")
 
     assert shop.worker.is_over
@@ -49,7 +49,7 @@ def test_a_signal_sets_the_grace_of_a_worker_that_is_drained(rig):
     shop = rig.worker(grace_us=20 * SECOND)
     shop.executor.on_ask = lambda work: work.ended(Failed("CancelledError"))
     rig.run("1s")
-    ordered(rig, shop, Standing.DRAINING)
+    ordered(rig, shop, WorkerStatus.DRAINING)
     rig.run("100s")
     shop.worker.drain()
     rig.run("19s")
@@ -65,7 +65,7 @@ def test_a_worker_that_is_released_before_it_has_ended_goes_on(rig):
     first = rig.enqueue("first")
     shop = rig.worker()
     rig.run("1s")
-    ordered(rig, shop, Standing.DRAINING)
+    ordered(rig, shop, WorkerStatus.DRAINING)
     rig.run("5s")
     ordered(rig, shop, None)
     second = rig.enqueue("second")
@@ -80,7 +80,7 @@ def test_a_worker_in_quarantine_stays_and_asks_for_nothing(rig):
     first = rig.enqueue("first")
     shop = rig.worker()
     rig.run("1s")
-    ordered(rig, shop, Standing.QUARANTINED)
+    ordered(rig, shop, WorkerStatus.QUARANTINED)
     second = rig.enqueue("second")
     rig.run("10s")
     shop.end(Succeeded())
@@ -89,14 +89,14 @@ def test_a_worker_in_quarantine_stays_and_asks_for_nothing(rig):
 
     assert ("succeeded", "queued") == (rig.state(first), rig.state(second))
     assert (0, False) == (shop.line.calls.count("claim_runs") - asked, shop.worker.is_over)
-    assert [Standing.QUARANTINED] == [one.standing for one in rig.store.status().members]
+    assert [WorkerStatus.QUARANTINED] == [one.standing for one in rig.store.status().members]
 
 
 def test_a_worker_that_is_released_from_quarantine_claims_at_once(rig):
     """A1."""
     shop = rig.worker()
     rig.run("1s")
-    ordered(rig, shop, Standing.QUARANTINED)
+    ordered(rig, shop, WorkerStatus.QUARANTINED)
     run = rig.enqueue()
     rig.run("60s")
     ordered(rig, shop, None)
@@ -112,7 +112,7 @@ def test_what_is_fenced_off_is_done_by_another_and_the_worker_stays_out(rig):
     shop = rig.worker()
     rig.run("1s")
     member = shop.worker.member
-    ordered(rig, shop, Standing.QUARANTINED, is_fenced=True)
+    ordered(rig, shop, WorkerStatus.QUARANTINED, is_fenced=True)
     rig.run("10s")
     shop.works[0].ended(Succeeded())
     rig.run("60s")

@@ -6,12 +6,12 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.effects import Grant, Permitted
+from duly.domain.effects import EffectPermission, Grant
 from duly.domain.enums import Lane, Origin, RunState, TaskKind
-from duly.domain.runs import Progress, RunRecord, TaskPolicy, Tries
+from duly.domain.runs import AttemptCounts, Progress, RunRecord, TaskPolicy
 from duly.domain.schedules import Call
 from duly.domain.tasks import NO_LIMITS, TaskLimits
-from duly.engine.executors.task_output import Concealer
+from duly.engine.executors.task_output import Redactor
 from duly.errors import LeaseLost
 from duly.store.ports.execution import ClaimedRun
 from duly_conformance.kit import run_id
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from duly.domain.ids import RunId
     from duly.domain.outcomes import End
-    from duly.domain.verification import ScopeReport
+    from duly.domain.verification import ItemReport
 
 LIMIT_SECONDS = 120.0
 """How long anything may take that is waited for: far longer than it takes on a slow machine."""
@@ -29,7 +29,7 @@ LIMIT_SECONDS = 120.0
 
 def claimed_run(task: str, arguments: str = "{}", **parts: Any) -> ClaimedRun:
     identity: RunId = run_id(task)
-    tries = Tries(fence=7, attempt=2, charged=1, begun_at=5)
+    tries = AttemptCounts(fence=7, attempt=2, charged=1, begun_at=5)
     record: dict[str, Any] = {
         "id": identity,
         "tenant": "default",
@@ -65,7 +65,7 @@ class RecordedLive:
         self.lines: list[tuple[str, str]] = []
         self.states: dict[str, str] = {}
         self.concealed: list[str] = []
-        self._concealer = Concealer()
+        self._concealer = Redactor()
         self.is_lost = False
         self.effects: dict[str, str | None] = {}
         self.done: list[str] = []
@@ -83,13 +83,13 @@ class RecordedLive:
     def saved(self, partition: str) -> str | None:
         return self.states.get(partition)
 
-    def begin_effect(self, key: str | None) -> Permitted:
-        return Permitted(Grant.GRANTED)
+    def begin_effect(self, key: str | None) -> EffectPermission:
+        return EffectPermission(Grant.GRANTED)
 
     def end_effect(self, key: str, result: str | None, *, is_done: bool = True) -> None:
         self.effects[key] = result
 
-    def note_scope(self, report: ScopeReport) -> None:
+    def note_scope(self, report: ItemReport) -> None:
         self.done += report.done
 
     def done_items(self, items: tuple[str, ...]) -> frozenset[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from duly.client.run_context import SecretSources
 from duly.clock import SystemClock
-from duly.domain.effects import Grant, Permitted
+from duly.domain.effects import EffectPermission, Grant
 from duly.domain.enums import Effects, TaskKind
 from duly.domain.ids import identity_text
 from duly.domain.outcomes import CancelledEnd, Failed, Succeeded
@@ -227,9 +227,9 @@ class Permitting(RecordedLive):
         self.grant = grant
         self.asked: list[str | None] = []
 
-    def begin_effect(self, key: str | None) -> Permitted:
+    def begin_effect(self, key: str | None) -> EffectPermission:
         self.asked.append(key)
-        return Permitted(self.grant)
+        return EffectPermission(self.grant)
 
 
 def unsafe(*argv: str, grant: Grant = Grant.GRANTED, **parts: Any) -> Attempt:

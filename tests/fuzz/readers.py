@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 import duly
 from duly.api.app import ROUTES
-from duly.api.middleware import ApiSettings, Door, caller_address, read_proxies
+from duly.api.middleware import ApiSettings, Authenticator, caller_address, read_proxies
 from duly.api.requests import (
     check_accept,
     check_host,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 SETTINGS = ApiSettings(proxies=read_proxies(["127.0.0.0/8", "10.0.0.0/8"]))
 _CLOCK = ManualClock()
 _APP = duly.App(store=MemoryStore(_CLOCK), clock=_CLOCK)
-_DOOR = Door(_APP.doorkeeper(), SETTINGS)
+_DOOR = Authenticator(_APP.doorkeeper(), SETTINGS)
 _FOLDER = Path(tempfile.mkdtemp(prefix="duly-fuzz-"))
 
 

@@ -22,7 +22,7 @@ NEAREST = {
     module: tuple(f"tests/{name}" for name in names.split()) for module, names in _NEAREST.items()
 }
 EQUIVALENT: dict[tuple[str, str, str], str] = {}
-"""Why a mutant changes no behaviour, by its module, symbol and change."""
+"""LimitReason a mutant changes no behaviour, by its module, symbol and change."""
 _MADE: dict[str, tuple[tuple[str, ...], list[tuple[str, str, str]]]] = {
     "duly.domain.quotas": (("tests/domain/test_quotas.py",), [
         ("does_count", "record.resume_at is not None", "record.resume_at is None"),

@@ -12,7 +12,7 @@ import duly
 from duly.app.services import make_courier
 from duly.config import Settings
 from duly.domain.outcomes import Succeeded
-from duly.engine.alerts.watcher import Watcher, Watchman
+from duly.engine.alerts.watcher import Watcher, WatcherIdentity
 from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
 from duly.store.sqlite import SqliteStore
@@ -34,7 +34,7 @@ class Watched:
     clock: ManualClock
 
     def __post_init__(self) -> None:
-        self.watcher = Watcher(self.app.store, self.clock, Watchman(holder=b"w" * 16))
+        self.watcher = Watcher(self.app.store, self.clock, WatcherIdentity(holder=b"w" * 16))
         self.courier = make_courier(self.app, self.clock)
         self.courier.fence = lambda: self.watcher.fence
 

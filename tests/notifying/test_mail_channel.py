@@ -13,7 +13,7 @@ from ipaddress import ip_address
 import pytest
 
 from duly.domain.alert_channels import MailPlan, plan_of, read_channel
-from duly.engine.alerts.channels import CUT_S_MAX, LEFT_MAX, Tether
+from duly.engine.alerts.channels import CUT_S_MAX, LEFT_MAX, DeliveryDeadline
 from duly.engine.alerts.mail_channel import MailServer
 from tests.notifying.rig import (
     ALERT,
@@ -325,7 +325,7 @@ def test_the_socket_waits_longer_than_the_try(liar):
         connection.sendall(b"220 hello\r\n")
         over.wait()
 
-    tether = Tether()
+    tether = DeliveryDeadline()
     with closing(tether), closing(connected(liar(talk), tether, timeout="20s")) as server:
         assert 20 < server.sock.gettimeout() == 20 + CUT_S_MAX
 
@@ -339,7 +339,7 @@ def test_a_connection_that_was_made_too_late_is_closed(liar, security):
         heard.append(connection.recv(1000))
         is_closed.set()
 
-    tether = Tether()
+    tether = DeliveryDeadline()
     tether.cut()
     with pytest.raises(TimeoutError) as raised:
         connected(liar(talk), tether, security=security)

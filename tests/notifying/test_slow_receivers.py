@@ -13,10 +13,10 @@ import duly
 from duly.app.services import make_courier, watching
 from duly.config import Settings
 from duly.engine.alerts.channels import DeliveryResult
-from duly.engine.alerts.delivery import SENDERS_MAX, AlertCourier, Senders
+from duly.engine.alerts.delivery import SENDERS_MAX, AlertDeliverer, DeliveryThreads
 from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
-from duly.store.ports.alerts import SetTerm, TermSort
+from duly.store.ports.alerts import AlertSettingKind, SetAlertSetting
 from duly.telemetry import TickFailed
 from duly_conformance import alerts, steps
 from duly_conformance.kit import ADA
@@ -59,7 +59,7 @@ def test_a_receiver_that_hangs_holds_up_nobody_else(stored, receive, postbox):
     app = duly.App(store=store, clock=clock, settings=settings, actor="ada")
     app.alerts.add_channel("log", "webhook", hook(receiver))
     app.alerts.add_channel("mail", "smtp", box.options())
-    senders, fence = Senders(), alerts.watch(store)
+    senders, fence = DeliveryThreads(), alerts.watch(store)
     courier = make_courier(app, clock, None, senders)
     courier.fence = lambda: fence
     alerts.look(store, fence, alerts.condition("queue a"))
@@ -107,11 +107,13 @@ def test_so_many_are_told_at_once_and_no_more(stored):
     names = [f"channel-{number:02}" for number in range(SENDERS_MAX + 3)]
     for name in names:
         terms = {"kind": "log", "options": {}}
-        store.set_alert_term(SetTerm(sort=TermSort.CHANNEL, name=name, terms=terms, actor=ADA))
+        store.set_alert_term(
+            SetAlertSetting(sort=AlertSettingKind.CHANNEL, name=name, terms=terms, actor=ADA)
+        )
     stuck: Any = Stuck()
     guard = GuardRoom(store, clock)
-    senders = Senders()
-    guard.courier = AlertCourier(store, clock, lambda _: stuck, start=senders.start)
+    senders = DeliveryThreads()
+    guard.courier = AlertDeliverer(store, clock, lambda _: stuck, start=senders.start)
     guard.courier.fence = lambda: guard.watcher.fence
     steps.queue(store, queue="mail")
     guard.look(8)
@@ -177,7 +179,7 @@ def test_who_ends_in_good_order_waits_for_what_is_being_sent(receive):
 def test_what_a_sender_did_not_foresee_is_told():
     """V3: nobody is left waiting for it."""
     recorder = Recorder()
-    senders = Senders(recorder)
+    senders = DeliveryThreads(recorder)
 
     def fail() -> None:
         raise ValueError("a defect")

@@ -6,7 +6,7 @@ import pytest
 
 import duly
 from duly.api.app import Api
-from duly.remote.transport import Patience
+from duly.remote.transport import RetryPolicy
 from duly.testing import virtual_time
 from tests.api.api_fixtures import START, lives, make_app, token_for
 from tests.remote.live_server import Lossy, listening
@@ -50,6 +50,6 @@ def rests():
 @pytest.fixture
 def afar(server, lossy, rests):
     """The server over a way on which replies are lost; nobody really waits."""
-    patience = Patience(tries_max=3)
+    patience = RetryPolicy(tries_max=3)
     with duly.connect(lossy.url, token=server[2], patience=patience, rest=rests.append) as made:
         yield made

@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duly.api.server import Listening, Serving
+from duly.api.server import BindAddress, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def status_of(line: socket.socket) -> int:
 def served(app: duly.App, settings: ApiSettings) -> Iterator[Speaker]:
     """Serve an application until the test is over."""
     token = app.tokens.create("anna", role="admin", tenant="*").text
-    serving, ready = Serving(app, Listening(port=0), settings), threading.Event()
+    serving, ready = Server(app, BindAddress(port=0), settings), threading.Event()
     thread = threading.Thread(target=serving.run, args=(ready.set,), daemon=True)
     thread.start()
     assert ready.wait(LIMIT_SECONDS)

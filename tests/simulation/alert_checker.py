@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duly.domain.alert_rules import AlertKind
-from duly.domain.alerts import WAIT_MAX_US, AlertKey, AlertState, DeliveryState, Told
+from duly.domain.alerts import WAIT_MAX_US, AlertKey, AlertState, DeliveryState, NoticeKind
 from duly.engine.alerts.watcher import usual_observers
-from duly.store.ports.alerts import LISTED_MAX, AlertFilter, TermSort
+from duly.store.ports.alerts import LISTED_MAX, AlertFilter, AlertSettingKind
 from duly.store.ports.queries import AuditFilter
 from tests.simulation.alert_ledger import AlertLedger, DeliveryNote
 from tests.simulation.alert_oracle import Oracle, Outcome, outcome_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.alert_messages import AlertNotice
-    from duly.domain.alerts import AlertRecord, Change
+    from duly.domain.alerts import AlertChange, AlertRecord
     from tests.simulation.alert_ledger import DeliveryKey
     from tests.simulation.nodes import Node
     from tests.simulation.watching import Look
@@ -54,7 +54,7 @@ class AlertChecker:
 
     # Looks
 
-    def judge_look(self, look: Look, changes: Sequence[Change]) -> None:
+    def judge_look(self, look: Look, changes: Sequence[AlertChange]) -> None:
         """Hold what a watcher has decided against what it saw and what people said."""
         decided = {change.alert.key: outcome_of(change) for change in changes}
         expected = Oracle(look).outcomes()
@@ -129,7 +129,7 @@ class AlertChecker:
         held_at: int = executed.call.arguments[0].held_at
         return held_at == self.ledger.watch.renewed_at
 
-    def _note_deliveries(self, change: Change, now: int) -> None:
+    def _note_deliveries(self, change: AlertChange, now: int) -> None:
         if change.tells is None:
             return
         found = self._world.store.list_deliveries(change.alert.id)
@@ -139,7 +139,7 @@ class AlertChecker:
             one = made.get(key[1:])
             if one is None:
                 raise Violation(f"V3: {channel} is told of a change without a delivery of it")
-            if change.tells is Told.RESOLVED and self.ledger.beginning(key) is None:
+            if change.tells is NoticeKind.RESOLVED and self.ledger.beginning(key) is None:
                 raise Violation(f"V3: {channel} is told of the end of what it never heard of")
             self.ledger.deliveries.setdefault(key, DeliveryNote(bytes(one.id), now, next_at=now))
 
@@ -178,7 +178,7 @@ class AlertChecker:
         command = executed.call.arguments[0]
         if executed.result != ((command.sort, command.name) in self.ledger.terms):
             raise Violation("V3: whether something was taken back was answered wrongly")
-        self.ledger.terms.pop((TermSort(command.sort), command.name), None)
+        self.ledger.terms.pop((AlertSettingKind(command.sort), command.name), None)
 
     # Deliveries
 
@@ -229,7 +229,7 @@ class AlertChecker:
             problem = "was told what nobody has decided"
         elif note.id != notice.id.bytes:
             problem = "was told the same under another id"
-        elif notice.change == Told.RESOLVED:
+        elif notice.change == NoticeKind.RESOLVED:
             begun = self.ledger.beginning(key)
             if begun is None or begun.state is DeliveryState.PENDING:
                 problem = "was told of an end before its beginning was settled"
@@ -268,7 +268,7 @@ class AlertChecker:
         since, value = self.scene.last_turn(subject, self._world.true_at)
         key = AlertKey(AlertKind.BREAKER_OPEN, "", subject)
         live = next((one for one in self.ledger.live() if one.key == key), None)
-        term = self.ledger.terms.get((TermSort.RULE, str(AlertKind.BREAKER_OPEN)))
+        term = self.ledger.terms.get((AlertSettingKind.RULE, str(AlertKind.BREAKER_OPEN)))
         if term is None or since > self._world.true_at - 30 * SECOND:
             return
         is_wrong = value is not None and term.terms["is_on"] and value >= term.terms["threshold"]

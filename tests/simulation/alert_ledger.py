@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from duly.domain.alerts import AlertState, DeliveryState, Told
+from duly.domain.alerts import AlertState, DeliveryState, NoticeKind
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
-    from duly.domain.alerts import AlertId, AlertRecord, Change
-    from duly.store.ports.alerts import HoldWatch, TermRecord, TermSort, Watch, WatchFence
+    from duly.domain.alerts import AlertChange, AlertId, AlertRecord
+    from duly.store.ports.alerts import (
+        AlertSettingKind,
+        AlertSettingRecord,
+        RenewWatcherLease,
+        Watch,
+        WatcherFence,
+    )
 
 DeliveryKey = tuple[bytes, str, str]
 """Of which alert, which change of it, and by which channel."""
@@ -29,7 +35,7 @@ class WatchNote:
         """Say whether somebody has it: not for longer than it lasts, whichever way clocks go."""
         return self.holder is not None and -self.ttl_us <= now - self.renewed_at < self.ttl_us
 
-    def is_held(self, fence: WatchFence, now: int) -> bool:
+    def is_held(self, fence: WatcherFence, now: int) -> bool:
         """Say whether it is somebody's."""
         return self.is_on(now) and (self.holder, self.epoch) == fence
 
@@ -54,7 +60,7 @@ class AlertLedger:
     watch: WatchNote = field(default_factory=WatchNote)
     alerts: dict[AlertId, AlertRecord] = field(default_factory=dict)
     deliveries: dict[DeliveryKey, DeliveryNote] = field(default_factory=dict)
-    terms: dict[tuple[TermSort, str], TermRecord] = field(default_factory=dict)
+    terms: dict[tuple[AlertSettingKind, str], AlertSettingRecord] = field(default_factory=dict)
     entries: list[tuple[str, bytes]] = field(default_factory=list)
     """What the audit trail must say, and of which alert."""
     refusals: int = 0
@@ -64,7 +70,7 @@ class AlertLedger:
         found = [one for one in self.alerts.values() if one.state is not AlertState.RESOLVED]
         return sorted(found, key=lambda one: one.id)
 
-    def hold(self, command: HoldWatch, answer: Watch, now: int) -> bool:
+    def hold(self, command: RenewWatcherLease, answer: Watch, now: int) -> bool:
         """Take over an answer about the watch; say whether it has changed hands."""
         note = self.watch
         is_free, is_ours = not note.is_on(now), note.holder == command.holder
@@ -80,7 +86,7 @@ class AlertLedger:
         self.watch = WatchNote(command.holder, answer.epoch, now, command.ttl_us)
         return was_anothers
 
-    def change(self, change: Change) -> None:
+    def change(self, change: AlertChange) -> None:
         """Take over a change."""
         alert, step = change.alert, str(change.step)
         known = self.alerts.get(alert.id)
@@ -99,7 +105,7 @@ class AlertLedger:
 
     def beginning(self, key: DeliveryKey) -> DeliveryNote | None:
         """Return what the same channel was to be told of the beginning."""
-        return self.deliveries.get((key[0], str(Told.RAISED), key[2]))
+        return self.deliveries.get((key[0], str(NoticeKind.RAISED), key[2]))
 
 
 def _with_note_of(known: AlertRecord, alert: AlertRecord) -> AlertRecord:

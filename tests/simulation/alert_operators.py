@@ -9,7 +9,13 @@ from duly.domain.alert_rules import USUAL, AlertKind, Unit, read_rule
 from duly.domain.alerts import AlertState
 from duly.domain.audit import Actor
 from duly.errors import Conflict, NotFound, StoreUnavailable
-from duly.store.ports.alerts import AcknowledgeAlert, AlertFilter, RemoveTerm, SetTerm, TermSort
+from duly.store.ports.alerts import (
+    AcknowledgeAlert,
+    AlertFilter,
+    AlertSettingKind,
+    RemoveTerm,
+    SetAlertSetting,
+)
 from tests.simulation.recipe import SECOND
 from tests.simulation.watching import SUBJECTS
 
@@ -88,20 +94,23 @@ class Warden:
         if kind is AlertKind.QUEUE_AGE and draws.random() < 0.3:
             name, terms["queue"] = "of-one-queue", draws.choice(("default", "mail"))
         said = read_rule(name, terms).to_json()
-        self._say(node, SetTerm(sort=TermSort.RULE, name=name, terms=said, actor=self._actor))
+        self._say(
+            node,
+            SetAlertSetting(sort=AlertSettingKind.RULE, name=name, terms=said, actor=self._actor),
+        )
 
     def _remove_rule(self, node: Node) -> None:
         # What is usual lasts for longer than the world does, so most rules stay.
         name = self._draws.choice(("of-one-queue", *map(str, RULED[1:])))
-        self._take_back(node, TermSort.RULE, name)
+        self._take_back(node, AlertSettingKind.RULE, name)
 
     def _silence(self, node: Node) -> None:
         draws = self._draws
         now = self._persist(node.store.now)
         terms: dict[str, Any] = {"kinds": draws.choice(([], [str(draws.choice(RULED))]))}
         terms["subject"] = draws.choice((None, "queue *", "destination *", *SUBJECTS))
-        order = SetTerm(
-            sort=TermSort.SILENCE,
+        order = SetAlertSetting(
+            sort=AlertSettingKind.SILENCE,
             name=f"s{draws.randint(1, 4)}",
             terms=terms,
             until=now + draws.choice((2, 6, 15)) * SECOND,
@@ -110,15 +119,20 @@ class Warden:
         self._say(node, order)
 
     def _unsilence(self, node: Node) -> None:
-        self._take_back(node, TermSort.SILENCE, f"s{self._draws.randint(1, 4)}")
+        self._take_back(node, AlertSettingKind.SILENCE, f"s{self._draws.randint(1, 4)}")
 
     def _set_channel(self, node: Node) -> None:
         name = self._draws.choice(CHANNELS)
         said = {"kind": "log", "options": {}}
-        self._say(node, SetTerm(sort=TermSort.CHANNEL, name=name, terms=said, actor=self._actor))
+        self._say(
+            node,
+            SetAlertSetting(
+                sort=AlertSettingKind.CHANNEL, name=name, terms=said, actor=self._actor
+            ),
+        )
 
     def _remove_channel(self, node: Node) -> None:
-        self._take_back(node, TermSort.CHANNEL, self._draws.choice(CHANNELS))
+        self._take_back(node, AlertSettingKind.CHANNEL, self._draws.choice(CHANNELS))
 
     def _take_note(self, node: Node) -> None:
         found = self._persist(lambda: node.store.list_alerts(AlertFilter(states=OPEN, limit=10)))
@@ -130,10 +144,10 @@ class Warden:
         order = AcknowledgeAlert(id=chosen.id, actor=self._actor)
         self._persist(lambda: node.store.acknowledge_alert(order))
 
-    def _say(self, node: Node, order: SetTerm) -> None:
+    def _say(self, node: Node, order: SetAlertSetting) -> None:
         self._persist(lambda: node.store.set_alert_term(order))
 
-    def _take_back(self, node: Node, sort: TermSort, name: str) -> None:
+    def _take_back(self, node: Node, sort: AlertSettingKind, name: str) -> None:
         order = RemoveTerm(sort=sort, name=name, actor=self._actor)
         self._persist(lambda: node.store.remove_alert_term(order))
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from duly.domain.alert_rules import Rulebook, rule_from_json
 from duly.domain.alerts import ALERTS_OPEN_MAX, AlertState
-from duly.store.ports.alerts import TermSort
+from duly.store.ports.alerts import AlertSettingKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from duly.domain.alert_rules import Rule
-    from duly.domain.alerts import AlertKey, AlertRecord, Change
-    from duly.store.ports.alerts import TermRecord
+    from duly.domain.alerts import AlertChange, AlertKey, AlertRecord
+    from duly.store.ports.alerts import AlertSettingRecord
     from tests.simulation.watching import Look
 
 LOG = "log"
@@ -30,7 +30,7 @@ class Outcome:
     channels: tuple[str, ...] = ()
 
 
-def outcome_of(change: Change) -> Outcome:
+def outcome_of(change: AlertChange) -> Outcome:
     """Return what a watcher has decided, in these words."""
     tells = None if change.tells is None else str(change.tells)
     told = tuple(sorted(change.channels)) if tells else ()
@@ -46,9 +46,11 @@ class Oracle:
         self._terms = look.watched.terms
         self._alerts = {alert.key: alert for alert in look.watched.alerts}
         self._book = Rulebook(
-            [rule_from_json(one.terms) for one in self._terms if one.sort is TermSort.RULE]
+            [rule_from_json(one.terms) for one in self._terms if one.sort is AlertSettingKind.RULE]
         )
-        self._channels = {LOG} | {one.name for one in self._terms if one.sort is TermSort.CHANNEL}
+        self._channels = {LOG} | {
+            one.name for one in self._terms if one.sort is AlertSettingKind.CHANNEL
+        }
         self._seen = look.seen
         self._rules: dict[AlertKey, Rule] = {}
         for part in look.seen:
@@ -115,11 +117,11 @@ class Oracle:
         return any(key.kind in part.kinds or key in part.keys for part in self._seen)
 
     def _is_silent(self, key: AlertKey) -> bool:
-        said = [one for one in self._terms if one.sort is TermSort.SILENCE]
+        said = [one for one in self._terms if one.sort is AlertSettingKind.SILENCE]
         return any(_silences(one, key, self._now) for one in said)
 
 
-def _silences(term: TermRecord, key: AlertKey, now: int) -> bool:
+def _silences(term: AlertSettingRecord, key: AlertKey, now: int) -> bool:
     kinds: Sequence[str] = term.terms.get("kinds") or ()
     subject = term.terms.get("subject")
     if (term.until or 0) <= now or (kinds and str(key.kind) not in kinds):

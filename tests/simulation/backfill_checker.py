@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
-from duly.domain.backfill import BackfillMode, BackfillOrder, BackfillStatus, SlotClass
+from duly.domain.backfill import BackfillMode, BackfillOccurrenceKind, BackfillOrder, BackfillStatus
 from duly.domain.enums import RunState, ScheduleStatus
 from duly.domain.ids import occurrence_run_id, ordered_run_id
 from duly.store.ports.dispatch import FireResult
@@ -213,34 +213,38 @@ class BackfillChecker:
         """Return the run that must be made of an occurrence; None if none may be."""
         order, schedule_id = note.order, note.schedule.id
         kind = self._kind(note, occurrence)
-        if kind is SlotClass.IN_FLIGHT or kind not in order.classes:
+        if kind is BackfillOccurrenceKind.IN_FLIGHT or kind not in order.classes:
             return None
         if not self._runs_of(schedule_id, occurrence):
             return occurrence_run_id(schedule_id, occurrence)
-        if order.mode is BackfillMode.FILL and kind is SlotClass.SUCCEEDED:
+        if order.mode is BackfillMode.FILL and kind is BackfillOccurrenceKind.SUCCEEDED:
             return None
         again = ordered_run_id("redo", occurrence, order.id, schedule_id)
         return None if again in self._work.runs else again
 
-    def _kind(self, note: BackfillNote, occurrence: int) -> SlotClass:
+    def _kind(self, note: BackfillNote, occurrence: int) -> BackfillOccurrenceKind:
         states = {run.state for run in self._runs_of(note.schedule.id, occurrence)}
         if RunState.SUCCEEDED in states:
-            return SlotClass.SUCCEEDED
+            return BackfillOccurrenceKind.SUCCEEDED
         if states & NOT_OVER:
-            return SlotClass.IN_FLIGHT
+            return BackfillOccurrenceKind.IN_FLIGHT
         if RunState.AMBIGUOUS in states:
-            return SlotClass.AMBIGUOUS
+            return BackfillOccurrenceKind.AMBIGUOUS
         if states - {RunState.COALESCED, RunState.REPLACED, RunState.SKIPPED}:
-            return SlotClass.FAILED
+            return BackfillOccurrenceKind.FAILED
         if states:
-            return SlotClass.MISSING
+            return BackfillOccurrenceKind.MISSING
         schedule = note.schedule
         verdict = schedule.verdicts.get(occurrence)
         coming = schedule.pending.scheduled_for if schedule.pending else schedule.held_for
         is_coming = verdict is None and coming is not None and occurrence >= coming
         # Of a range that is owed its ends are known: what another rule names in between waits, too.
         is_owed = any(one.first_for <= occurrence <= one.last_for for one in schedule.owed.values())
-        return SlotClass.IN_FLIGHT if is_owed or is_coming else SlotClass.MISSING
+        return (
+            BackfillOccurrenceKind.IN_FLIGHT
+            if is_owed or is_coming
+            else BackfillOccurrenceKind.MISSING
+        )
 
     def _runs_of(self, schedule_id: ScheduleId, occurrence: int) -> list[RunNote]:
         first = self._work.runs.get(occurrence_run_id(schedule_id, occurrence))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.effects import Choice, EffectState, Grant
 from duly.domain.enums import AttemptState, Effects, Finding, RunState
-from duly.domain.outcomes import BeInDoubt, Close
+from duly.domain.outcomes import Close, MarkAmbiguous
 from duly.domain.runs import Reason
 from tests.simulation.effecting import WHOLE
 from tests.simulation.work_ledger import RunNote
@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.domain.outcomes import Conclusion
     from duly.domain.runs import RunRecord
-    from duly.store.ports.effects import AddVerdict, BeginEffect, EndEffect, Rerun, SettleDoubt
-    from duly.store.ports.execution import Hold
+    from duly.store.ports.effects import (
+        AddVerdict,
+        BeginEffect,
+        EndEffect,
+        Rerun,
+        ResolveAmbiguousRun,
+    )
+    from duly.store.ports.execution import ClaimRef
     from tests.simulation.effecting import Outside
     from tests.simulation.work_checker import WorkChecker
     from tests.simulation.world import Executed
@@ -39,7 +45,7 @@ class Entry:
     """What is known of one effect."""
 
     state: EffectState
-    hold: Hold
+    hold: ClaimRef
     """Of the claim that was last permitted to do it."""
     tries: int = 1
 
@@ -132,7 +138,7 @@ class EffectChecker:
     def end(self, note: RunNote, conclusion: Conclusion) -> None:
         """Whoever ends unheard beyond his boundary leaves doubt, and nobody else (INV-11)."""
         claim = (note.id, note.fence)
-        is_doubt = isinstance(conclusion.next, BeInDoubt)
+        is_doubt = isinstance(conclusion.next, MarkAmbiguous)
         is_unsafe = self._work.policy(note.task).effects is Effects.UNSAFE
         is_over = isinstance(conclusion.next, Close) and self._has_spoken(note, conclusion)
         if is_unsafe and self._is_beyond(note, conclusion) and not is_doubt and not is_over:
@@ -191,7 +197,7 @@ class EffectChecker:
 
     def settle_doubt(self, executed: Executed) -> None:
         """Only what is in doubt is settled, and goes where the person says (E5)."""
-        command: SettleDoubt = executed.call.arguments[0]
+        command: ResolveAmbiguousRun = executed.call.arguments[0]
         note = self._doubtful(command.id, "settled")
         if command.doubt != note.fence:
             raise Violation("INV-11: a doubt was settled by what was known of an earlier one")

@@ -15,11 +15,11 @@ from duly.client import run_context as client_effects
 from duly.domain.effects import EffectState, Grant, may_begin, may_repeat
 from duly.domain.enums import RunState
 from duly.domain.ids import RunId
-from duly.domain.outcomes import BeInDoubt, Requeue, conclude
+from duly.domain.outcomes import MarkAmbiguous, Requeue, conclude
 from duly.domain.runs import Reason
 from duly.engine.dispatcher import reaper
 from duly.engine.worker import active_attempts
-from duly.engine.worker.run_context import LiveRun
+from duly.engine.worker.run_context import WorkerRunContext
 from duly.store import effect_rulings
 from duly.store.memory import doubts, effects, ending, execution, reaping
 from duly.store.memory.following import follow_up
@@ -112,12 +112,12 @@ def _ending(new: Any) -> Any:
 
 def _gate_given_back(journal, run_id, claim, conclusion, **told):
     ORIGINAL_END(journal, run_id, claim, conclusion, **told)
-    if isinstance(conclusion.next, BeInDoubt):
+    if isinstance(conclusion.next, MarkAmbiguous):
         give_back(journal, run_id)
 
 
 def _doubt_is_queued(journal, run_id, claim, conclusion, **told):
-    if isinstance(conclusion.next, BeInDoubt):
+    if isinstance(conclusion.next, MarkAmbiguous):
         conclusion = replace(conclusion, next=Requeue())
     return ORIGINAL_END(journal, run_id, claim, conclusion, **told)
 
@@ -230,7 +230,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "a worker forgets that it was permitted",
-        patch=patched(LiveRun, "has_begun_effects", property(_unheard_permission)),
+        patch=patched(WorkerRunContext, "has_begun_effects", property(_unheard_permission)),
     ),
     Mutant("the gate is given back in doubt", shows_in=98, patch=_ending(_gate_given_back)),
     Mutant("what is in doubt is queued", patch=_ending(_doubt_is_queued)),

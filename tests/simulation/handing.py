@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from duly.engine.worker import WorkerSettings
     from duly.store.memory.tables import Journal
     from duly.store.ports.dispatch import Fired, FireSchedule, Timer
-    from duly.store.ports.execution import Claimed, ClaimRuns, Finish, Finished
+    from duly.store.ports.execution import Claimed, ClaimRuns, FinishAttempt, Finished
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
     from tests.simulation.world import World
@@ -386,7 +386,7 @@ class TakingStore:
         return replace(claimed, is_followed=bool(self._mailbox.offers))
 
     def finish_and_claim(
-        self, finishes: Sequence[Finish], claim: ClaimRuns
+        self, finishes: Sequence[FinishAttempt], claim: ClaimRuns
     ) -> tuple[Finished, Claimed]:
         """End attempts and claim: by two calls, when something was offered."""
         store: Any = self._node.store

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from duly.domain.fire_planning import Settlement, Skip
     from duly.domain.ids import RunId, ScheduleId
-    from duly.domain.schedules import Owed, Pending
+    from duly.domain.schedules import CatchUpRange, NextOccurrence
     from duly.store.ports.dispatch import Fence, LeaseKey, MemberId
     from duly.store.ports.schedules import ChangeSchedule, CreateSchedule
 
@@ -42,7 +42,7 @@ class ScheduleNote:
     id: ScheduleId
     name: str
     status: ScheduleStatus
-    pending: Pending | None
+    pending: NextOccurrence | None
     templates: dict[int, Template]
     segments: list[Segment]
     version: int = 1
@@ -54,7 +54,7 @@ class ScheduleNote:
     runs: dict[int, int] = field(default_factory=dict)
     """Occurrence and the definition it was run under."""
     skips: list[Skip] = field(default_factory=list)
-    owed: dict[int, Owed] = field(default_factory=dict)
+    owed: dict[int, CatchUpRange] = field(default_factory=dict)
     verdicts: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -127,14 +127,14 @@ class ScheduleNote:
             settled += self._owe(settlement.owed)
         return set(settled)
 
-    def _owe(self, owed: Owed) -> list[int]:
+    def _owe(self, owed: CatchUpRange) -> list[int]:
         span = self._span(owed.definition_number, owed.first_for, owed.last_for)
         for occurrence in span:
             self._judge(owed.definition_number, occurrence, "owed")
         self.owed[owed.first_for] = owed
         return span
 
-    def forget_owed(self, owed: Owed) -> set[int]:
+    def forget_owed(self, owed: CatchUpRange) -> set[int]:
         """Take a range back, because what follows settles it; return what it held."""
         if self.owed.pop(owed.first_for, None) != owed:
             raise Violation(f"INV-2: {self.name} drained what it did not owe")

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from duly.domain.admission import Way
+from duly.domain.admission import AdmissionRoute
 from duly.domain.enums import AttemptState, RunState
 from duly.domain.limits import LimitSource, keyed_place, why_of
-from duly.domain.outcomes import Wait, not_begun
+from duly.domain.outcomes import RetryLater, not_begun
 from duly.domain.runs import Reason
 from tests.simulation.limit_ledger import BreakerNote, LimitTable, RateNote
 from tests.simulation.recipe import SECOND
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duly.domain.limits import Limit
     from duly.domain.outcomes import Conclusion
     from duly.domain.runs import RunRecord
-    from duly.store.ports.execution import ClaimedRun, Finish
+    from duly.store.ports.execution import ClaimedRun, FinishAttempt
     from duly.store.ports.limits import Request
     from tests.simulation.work_checker import WorkChecker
     from tests.simulation.work_ledger import RunNote
@@ -132,9 +132,9 @@ class LimitChecker:
             is_held = note.is_held(worker, request.hold.fence)
             has_begun = bool(self._admitted.get(request.hold))
             is_gone = not is_held or (note.is_cancel_asked and not has_begun)
-            if (verdict.way is Way.GONE) != is_gone:
+            if (verdict.way is AdmissionRoute.GONE) != is_gone:
                 raise Violation("INV-5: a stale claim was admitted, or a good one was not")
-            if verdict.way is Way.GONE and is_held:
+            if verdict.way is AdmissionRoute.GONE and is_held:
                 self._work.end_claim(executed, note, not_begun(Reason.NOT_STARTED))
                 self._world.counts["cancelled before they began"] += 1
         self._take_in(executed.at)
@@ -142,11 +142,11 @@ class LimitChecker:
             note = self._work.runs[request.hold.run_id]
             self._world.counts[f"admission: {verdict.way}"] += 1
             match verdict.way:
-                case Way.GOES:
+                case AdmissionRoute.GOES:
                     self._go(request, note, executed.at)
-                case Way.LATER:
+                case AdmissionRoute.LATER:
                     self._put_off(request, note, verdict.why, verdict.at, executed.at)
-                case Way.STANDS:
+                case AdmissionRoute.STANDS:
                     self._stand(request, note, verdict.why)
 
     def _go(self, request: Request, note: RunNote, now: int) -> None:
@@ -242,7 +242,7 @@ class LimitChecker:
             is_other = breaker.is_open and breaker.probe != run_id
             self._world.counts["calls let go before it opened"] += is_other
 
-    def finish(self, executed: Executed, note: RunNote, finish: Finish) -> None:
+    def finish(self, executed: Executed, note: RunNote, finish: FinishAttempt) -> None:
         """What a worker says of whom it has called is what was seen there (B2)."""
         seen = self._work.observer.executions.get((note.id, note.fence))
         # What was said after it had been settled, while the end was on its way, is no word of its.
@@ -270,7 +270,7 @@ class LimitChecker:
             breaker = self._breaker(name)
             self._world.counts["probes lost"] += is_lost and breaker.probe == note.id
             self._told[name].append((note.id, is_answered))
-        if isinstance(conclusion.next, Wait) and conclusion.attempt_state in TRIED:
+        if isinstance(conclusion.next, RetryLater) and conclusion.attempt_state in TRIED:
             self._see_backoff(note, conclusion)
 
     def _take_in(self, now: int) -> None:
@@ -281,7 +281,7 @@ class LimitChecker:
 
     def _see_backoff(self, note: RunNote, conclusion: Conclusion) -> None:
         """A wait lies below the doubling bound of its policy (B1)."""
-        assert isinstance(conclusion.next, Wait)
+        assert isinstance(conclusion.next, RetryLater)
         if conclusion.reason is Reason.ASKED:
             return
         retry = self._work.policy(note.task).retry

@@ -172,7 +172,7 @@ def _from_its_nominal_time(journal, run_id, wait, row):
 
 def _tried_for_ever(attempted, after_us):
     retry = attempted.policy.retry
-    return outcomes.Wait(retry.delay_us(attempted.run_id, attempted.tries.charged + 1))
+    return outcomes.RetryLater(retry.delay_us(attempted.run_id, attempted.tries.charged + 1))
 
 
 LIMIT_MUTANTS = (

@@ -10,7 +10,7 @@ from duly.domain.enums import AttemptState, RunState
 from duly.domain.outcomes import Close, Conclusion
 from duly.errors import Conflict, NotFound, StoreUnavailable
 from duly.store.ports.dispatch import MemberId
-from duly.store.ports.execution import Finish, Hold
+from duly.store.ports.execution import ClaimRef, FinishAttempt
 from duly.store.ports.operations import CancelRun, EditRun, OrderRuns
 from duly.store.ports.queries import RunFilter
 from tests.simulation.recipe import SECOND
@@ -110,8 +110,8 @@ class Operator:
             lambda: node.store.list_runs(RunFilter(tenant=TENANT, states=RUNNING))
         )
         for run in found[:3]:
-            other, hold = MemberId(run.worker + 1), Hold(run.id, run.tries.fence)
-            finish = Finish(hold=hold, started_at=None, conclusion=SUCCESS)
+            other, hold = MemberId(run.worker + 1), ClaimRef(run.id, run.tries.fence)
+            finish = FinishAttempt(hold=hold, started_at=None, conclusion=SUCCESS)
             self._persist(lambda: node.store.finish_runs(other, [finish]))  # noqa: B023 - called at once
 
     def _choose(self, node: Node, states: frozenset[RunState], most: int) -> tuple[RunId, ...]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from duly.domain.backfill import BackfillStatus, Slot, SlotClass
+from duly.domain.backfill import BackfillOccurrenceKind, BackfillStatus, Slot
 from duly.domain.enums import Overlap
 from duly.domain.fire_planning import settle
 from duly.domain.policies import WAITS, enter, schedule_gate
@@ -238,13 +238,15 @@ def _drain_in_one_go(template, first, last, now, runs_max):
 
 
 def _all_is_missing(self, schedule_id, instants):
-    return [Slot(instant, SlotClass.MISSING) for instant in instants]
+    return [Slot(instant, BackfillOccurrenceKind.MISSING) for instant in instants]
 
 
 def _open_again_is_missing(self, schedule_id, instants):
     slots = ORIGINAL_CLASSIFY(self, schedule_id, instants)
     return [
-        replace(slot, kind=SlotClass.FAILED) if slot.kind is SlotClass.IN_FLIGHT else slot
+        replace(slot, kind=BackfillOccurrenceKind.FAILED)
+        if slot.kind is BackfillOccurrenceKind.IN_FLIGHT
+        else slot
         for slot in slots
     ]
 

@@ -11,14 +11,14 @@ from duly.domain.backfill import (
     FILLED,
     NEVER,
     BackfillMode,
+    BackfillOccurrenceKind,
     BackfillOrder,
     BackfillStatus,
-    SlotClass,
     first_of,
     slots_of,
 )
 from duly.domain.enums import Lane, Origin, Overlap
-from duly.domain.fire_planning import Template
+from duly.domain.fire_planning import ScheduleVersion
 from duly.domain.ids import backfill_id, ordered_run_id
 from duly.errors import Conflict, NotFound, StoreUnavailable, UsageError
 from duly.store.ports.backfill import ChangeBackfill, CreateBackfill
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 TRIES_MAX = 5
 ACTIONS = {"backfill": 5, "steer": 6, "change_policy": 3, "override": 3, "trigger": 2}
 STEPS = (BackfillStatus.PAUSED, BackfillStatus.ACTIVE, BackfillStatus.ACTIVE)
-ANYTHING = frozenset(SlotClass) - NEVER
+ANYTHING = frozenset(BackfillOccurrenceKind) - NEVER
 
 
 class Steward:
@@ -68,7 +68,7 @@ class Steward:
         record, draws = seen.record, self._draws
         until = seen.now - draws.choice((0, 0, SECOND, 10 * SECOND))
         since = until - draws.choice((5, 20, 60, 120)) * SECOND
-        template = Template(record.id, record.definition_number, record.definition)
+        template = ScheduleVersion(record.id, record.definition_number, record.definition)
         until = min(until, seen.now - template.offset_us)
         order = draws.choice(tuple(BackfillOrder))
         total = len(slots_of(template, since, until))

@@ -9,8 +9,8 @@ from duly.domain.effects import Choice
 from duly.domain.enums import Finding, RunState
 from duly.domain.ids import ordered_run_id
 from duly.errors import Conflict, NotFound, StoreUnavailable
-from duly.store.ports.effects import AddVerdict, Rerun, SettleDoubt
-from duly.store.ports.execution import Hold
+from duly.store.ports.effects import AddVerdict, Rerun, ResolveAmbiguousRun
+from duly.store.ports.execution import ClaimRef
 from duly.store.ports.queries import RunFilter
 from tests.simulation.effecting import KEYS
 from tests.simulation.recipe import SECOND
@@ -100,7 +100,7 @@ class Reconciler:
             return
         # Most begin with the oldest, so that two come to the same one.
         chosen = (found[0] if self._draws.random() < 0.6 else self._draws.choice(found)).run
-        hold = Hold(chosen.id, chosen.tries.fence)
+        hold = ClaimRef(chosen.id, chosen.tries.fence)
         # By the time somebody has looked outside, another one may have decided.
         node.wait(self._draws.choice((0, 1000, SECOND, 3 * SECOND, 15 * SECOND)))
         order = self._verdict(hold) if self._draws.random() < 0.3 else self._choice(hold)
@@ -114,10 +114,10 @@ class Reconciler:
                 continue
             return
 
-    def _choice(self, hold: Hold) -> SettleDoubt:
+    def _choice(self, hold: ClaimRef) -> ResolveAmbiguousRun:
         run_id = hold.run_id
         seen = {key: self._outside.has_happened(run_id, key) for key in KEYS}
-        return SettleDoubt(
+        return ResolveAmbiguousRun(
             tenant=TENANT,
             id=run_id,
             choice=self._draws.choice(CHOICES),
@@ -127,7 +127,7 @@ class Reconciler:
             effects={key: True for key, is_seen in seen.items() if key and is_seen},
         )
 
-    def _verdict(self, hold: Hold) -> AddVerdict:
+    def _verdict(self, hold: ClaimRef) -> AddVerdict:
         run_id = hold.run_id
         is_there = any(self._outside.has_happened(run_id, key) for key in KEYS)
         finding = self._draws.choice((Finding.UNKNOWN, Finding.PARTIAL, None))

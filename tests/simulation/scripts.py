@@ -24,7 +24,7 @@ from tests.simulation.recipe import SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.tasks import Live
+    from duly.domain.tasks import RunContext
     from duly.store.ports.execution import ClaimedRun
     from tests.simulation.recipe import Recipe
     from tests.simulation.task_threads import Strand
@@ -76,7 +76,7 @@ class ScriptedTask:
     plan: Any = None
     limits: TaskLimits = NO_LIMITS
 
-    def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
+    def prepare(self, claimed: ClaimedRun, live: RunContext) -> Callable[[], Any]:
         """Never called: a script is played instead."""
         raise AssertionError(claimed, live)
 
@@ -184,7 +184,7 @@ def script_of(recipe: Recipe, claimed: ClaimedRun) -> Script:
 CALM = Script("succeed", 500, 0)
 
 
-def play(strand: Strand, live: Live, script: Script) -> object:
+def play(strand: Strand, live: RunContext, script: Script) -> object:
     """Do what the script says; return or raise as a task's code would."""
     match script.deed:
         case "steps":
@@ -219,7 +219,7 @@ def _answer(script: Script) -> object:
             raise AssertionError(script.deed)
 
 
-def _advance(strand: Strand, live: Live, script: Script) -> object:
+def _advance(strand: Strand, live: RunContext, script: Script) -> object:
     """Go on from the last checkpoint, step by step, and leave others behind."""
     done = int(live.saved("") or "0")
     for step in range(done, done + 4):
@@ -233,7 +233,7 @@ def _advance(strand: Strand, live: Live, script: Script) -> object:
     return None
 
 
-def _look_now_and_then(strand: Strand, live: Live) -> object:
+def _look_now_and_then(strand: Strand, live: RunContext) -> object:
     for _ in range(20):
         strand.sleep(SECOND)
         if live.is_cancelled:

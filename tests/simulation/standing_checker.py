@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.enums import AttemptState
 from duly.domain.runs import Reason
-from duly.store.ports.dispatch import MemberKind, Standing
+from duly.store.ports.dispatch import MemberKind, WorkerStatus
 from duly.store.ports.queries import AuditFilter
 from tests.simulation.recipe import SECOND
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     from duly.store.ports.dispatch import Join, MemberId
-    from duly.store.ports.execution import Beaten, Finish
+    from duly.store.ports.execution import FinishAttempt, HeartbeatResult
     from duly.store.ports.operations import OrderWorker
     from tests.simulation.ledger import Ledger
     from tests.simulation.work_checker import WorkChecker
@@ -56,7 +56,7 @@ class StandingChecker:
         self._world = world
         self._counts = world.counts
         self._joined: dict[MemberId, Join] = {}
-        self._standing: dict[MemberId, Standing | None] = {}
+        self._standing: dict[MemberId, WorkerStatus | None] = {}
         self._ordered_at: dict[MemberId, int] = {}
         self._hosts: set[str] = set()
         self._entries: Counter[str] = Counter()
@@ -67,12 +67,12 @@ class StandingChecker:
             return
         own = (command.host, command.process)
         is_kept = any(
-            (one.host, one.process) == own and self._standing[known] is Standing.QUARANTINED
+            (one.host, one.process) == own and self._standing[known] is WorkerStatus.QUARANTINED
             for known, one in self._joined.items()
         )
         is_apart = is_kept or command.host in self._hosts
         self._joined[member] = command
-        self._standing[member] = Standing.QUARANTINED if is_apart else None
+        self._standing[member] = WorkerStatus.QUARANTINED if is_apart else None
         self._counts["joined in quarantine"] += is_apart
 
     def order_worker(self, executed: Executed) -> None:
@@ -119,13 +119,13 @@ class StandingChecker:
         """Say the same, of one that does not ask for it."""
         return self._standing.get(worker) is None
 
-    def beaten(self, worker: MemberId, beaten: Beaten) -> None:
+    def beaten(self, worker: MemberId, beaten: HeartbeatResult) -> None:
         """A worker is told how it stands, while it is one."""
         expected = self._standing.get(worker) if beaten.is_alive else None
         if beaten.standing is not expected:
             raise Violation("A1: a worker was told another standing than was ordered")
 
-    def finish(self, executed: Executed, worker: MemberId, finish: Finish) -> None:
+    def finish(self, executed: Executed, worker: MemberId, finish: FinishAttempt) -> None:
         """Who is out of service is not cut off: what it has begun is finished."""
         standing, conclusion = self._standing.get(worker), finish.conclusion
         if standing is None or not conclusion.is_started:
@@ -138,7 +138,7 @@ class StandingChecker:
 
     def left(self, worker: MemberId) -> None:
         """Count those who were drained, and have ended by themselves."""
-        is_drained = self._standing.get(worker) is Standing.DRAINING
+        is_drained = self._standing.get(worker) is WorkerStatus.DRAINING
         self._counts["workers drained to the end"] += is_drained
 
     def reckon(self) -> None:
@@ -147,7 +147,7 @@ class StandingChecker:
         for member, standing in self._standing.items():
             is_old = self._ordered_at.get(member, 0) < now - DRAIN_OLD_US
             is_there = self._ledger.is_alive(member, now)
-            if standing is Standing.DRAINING and is_old and is_there:
+            if standing is WorkerStatus.DRAINING and is_old and is_there:
                 raise Violation("INV-26: a worker still drains after the quiet")
         found: Counter[str] = Counter()
         for action in ORDERS:

@@ -9,7 +9,7 @@ from duly.engine.worker import Worker
 from duly.engine.worker.membership import Draining
 from duly.store.memory import execution, ownership, standing
 from duly.store.memory.tables import Journal
-from duly.store.ports.dispatch import MemberKind, Standing
+from duly.store.ports.dispatch import MemberKind, WorkerStatus
 from tests.simulation.mutants import patched
 from tests.simulation.simulation import Mutant
 
@@ -23,12 +23,12 @@ ORIGINAL_STAND = Worker._stand  # noqa: SLF001 - a mutant is made inside
 
 def _drained_claim_on(journal, member):
     alive = ownership.seems_alive(journal, member)
-    return alive and journal.tables.members[member].standing is not Standing.QUARANTINED
+    return alive and journal.tables.members[member].standing is not WorkerStatus.QUARANTINED
 
 
 def _apart_until_it_joins_anew(journal, command):
     is_closed = command.host in journal.tables.quarantined_hosts
-    return Standing.QUARANTINED if is_closed and command.kind is MemberKind.WORKER else None
+    return WorkerStatus.QUARANTINED if is_closed and command.kind is MemberKind.WORKER else None
 
 
 def _hosts_take_newcomers(journal, command):
@@ -83,7 +83,7 @@ def _untold(journal, command):
 
 def _told_to_drop_it(journal, command):
     """Takes from a worker what it holds, though it was only set apart."""
-    if command.standing is not Standing.QUARANTINED:
+    if command.standing is not WorkerStatus.QUARANTINED:
         return ORIGINAL_ORDER(journal, command)
     return ORIGINAL_ORDER(journal, replace(command, is_fenced=True))
 
@@ -101,12 +101,12 @@ def _in_a_hurry(self, monotonic):
 
 def _apart_and_cut_off(self, standing):
     ORIGINAL_STAND(self, standing)
-    if standing is Standing.QUARANTINED:
+    if standing is WorkerStatus.QUARANTINED:
         self.stop_now()
 
 
 def _drains_without_end(self, standing):
-    barred = Standing.QUARANTINED if standing is Standing.DRAINING else standing
+    barred = WorkerStatus.QUARANTINED if standing is WorkerStatus.DRAINING else standing
     ORIGINAL_STAND(self, barred)
 
 

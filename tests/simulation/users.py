@@ -32,7 +32,7 @@ from tests.simulation.recipe import SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.domain.schedule_changes import Change
+    from duly.domain.schedule_changes import ScheduleChange
     from duly.domain.schedules import ScheduleRecord
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
@@ -217,7 +217,7 @@ class User:
     # Changing
 
     def _edit(self, node: Node) -> None:
-        def decide(record: ScheduleRecord, now: int) -> Change:
+        def decide(record: ScheduleRecord, now: int) -> ScheduleChange:
             timetable = drawn_timetables.timetable(self._recipe, self._draws, now)
             new = replace(
                 record.definition,
@@ -229,7 +229,7 @@ class User:
         self._order(node, decide)
 
     def _edit_arguments(self, node: Node) -> None:
-        def decide(record: ScheduleRecord, now: int) -> Change:
+        def decide(record: ScheduleRecord, now: int) -> ScheduleChange:
             call = replace(
                 record.definition.call, arguments=f'{{"n":{self._draws.randint(1, 99)}}}'
             )
@@ -242,7 +242,7 @@ class User:
     def _edit_jitter(self, node: Node) -> None:
         jitter_us = self._draws.choice(drawn_timetables.JITTERS)
 
-        def decide(record: ScheduleRecord, now: int) -> Change:
+        def decide(record: ScheduleRecord, now: int) -> ScheduleChange:
             new = replace(record.definition, jitter_us=jitter_us)
             return schedule_changes.decide_edit(record, new, now, None)
 
@@ -252,7 +252,7 @@ class User:
         after_us = self._draws.choice((None, None, SECOND, 8 * SECOND))
         missed = self._draws.choice(tuple(Missed))
 
-        def decide(record: ScheduleRecord, now: int) -> Change:
+        def decide(record: ScheduleRecord, now: int) -> ScheduleChange:
             until = None if after_us is None else now + after_us
             return schedule_changes.decide_pause(record, reason="tired", until=until, missed=missed)
 
@@ -280,7 +280,7 @@ class User:
     def _order(
         self,
         node: Node,
-        decide: Callable[[ScheduleRecord, int], Change],
+        decide: Callable[[ScheduleRecord, int], ScheduleChange],
         status: str = "active",
     ) -> None:
         """Look, decide, apply; look again when it has moved on or the answer is lost."""

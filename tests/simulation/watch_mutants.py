@@ -15,10 +15,16 @@ from unittest import mock
 from uuid import UUID
 
 from duly.domain import alerts
-from duly.domain.alerts import AlertState, DeliveryState, Observation, Told, Tried
+from duly.domain.alerts import (
+    AlertState,
+    DeliveryOutcome,
+    DeliveryState,
+    DetectorResult,
+    NoticeKind,
+)
 from duly.engine.alerts import delivery
 from duly.engine.alerts.channels import DeliveryResult
-from duly.engine.alerts.delivery import AlertCourier
+from duly.engine.alerts.delivery import AlertDeliverer
 from duly.engine.alerts.schedule_detectors import ScheduleObserver
 from duly.engine.alerts.watcher import Watcher
 from duly.store import alert_rulings
@@ -33,8 +39,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 ORIGINAL_APPLY = memory_alerting._apply  # noqa: SLF001 - a mutant is made inside
-ORIGINAL_CARRY = AlertCourier._carry  # noqa: SLF001 - as above
-ORIGINAL_DELIVER = AlertCourier._deliver_one  # noqa: SLF001 - as above
+ORIGINAL_CARRY = AlertDeliverer._carry  # noqa: SLF001 - as above
+ORIGINAL_DELIVER = AlertDeliverer._deliver_one  # noqa: SLF001 - as above
 ORIGINAL_FADE = alerts._fade  # noqa: SLF001 - as above
 ORIGINAL_HOLD = memory_alerting._hold  # noqa: SLF001 - as above
 ORIGINAL_IS_WATCHING = alert_rulings.is_watching
@@ -93,9 +99,9 @@ def _no_silence(alert, standards, now):
 
 def _all_hear_of_the_end(alert, standards, now):
     change = ORIGINAL_FADE(alert, standards, now)
-    if change is None or change.step is not alerts.Step.RESOLVED:
+    if change is None or change.step is not alerts.AlertTransition.RESOLVED:
         return change
-    return replace(change, tells=Told.RESOLVED, channels=standards.channels)
+    return replace(change, tells=NoticeKind.RESOLVED, channels=standards.channels)
 
 
 def _silenced_to_the_end(alert, standards, now):
@@ -180,7 +186,7 @@ def _ends_overtake(one, begun):
 
 
 def _settled_before_it_is_sent(self, fence, due, channels):
-    done = Tried(DeliveryState.DONE)
+    done = DeliveryOutcome(DeliveryState.DONE)
     order = SettleDelivery(fence=fence, id=due.delivery.id, tries=due.delivery.tries, tried=done)
     is_settled = self._store.settle_delivery(order)
     self._send(due, channels.get(due.delivery.channel))
@@ -193,7 +199,7 @@ def _settled_unsent(self, due, config):
     return ORIGINAL_SEND(self, due, config)
 
 
-ORIGINAL_SEND = AlertCourier._send  # noqa: SLF001 - as above
+ORIGINAL_SEND = AlertDeliverer._send  # noqa: SLF001 - as above
 
 
 @contextmanager
@@ -238,7 +244,7 @@ WATCH_MUTANTS = (
     Mutant("a late look counts", shows_in=4, patch=in_memory("is_watching", _late_looks_count)),
     Mutant("the watch taken from the living", patch=in_memory("_hold", _taken_from_the_living)),
     Mutant("the watch keeps its epoch", shows_in=2, patch=in_memory("_hold", _same_epoch)),
-    Mutant("resolved while blind", patch=patched(Observation, "covers", _sees_everything)),
+    Mutant("resolved while blind", patch=patched(DetectorResult, "covers", _sees_everything)),
     Mutant("a silence is ignored", shows_in=4, patch=in_decisions("_is_silenced", _no_silence)),
     Mutant("a silence never ends", shows_in=4, patch=in_decisions("_tell_late", _told_late_never)),
     Mutant("an end is silenced", shows_in=8, patch=in_decisions("_fade", _silenced_to_the_end)),
@@ -261,10 +267,10 @@ WATCH_MUTANTS = (
     ),
     Mutant(
         "settled before it is sent",
-        patch=patched(AlertCourier, "_deliver_one", _settled_before_it_is_sent),
+        patch=patched(AlertDeliverer, "_deliver_one", _settled_before_it_is_sent),
     ),
-    Mutant("settled, and not sent", patch=patched(AlertCourier, "_send", _settled_unsent)),
-    Mutant("two at once to one channel", patch=patched(AlertCourier, "_carry", _in_any_order)),
+    Mutant("settled, and not sent", patch=patched(AlertDeliverer, "_send", _settled_unsent)),
+    Mutant("two at once to one channel", patch=patched(AlertDeliverer, "_carry", _in_any_order)),
     Mutant("another id each time", patch=_another_id_each_time),
     Mutant("tried only once", patch=patched(delivery, "conclude_try", _tried_once)),
     Mutant(

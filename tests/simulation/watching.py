@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 import greenlet  # type: ignore[import-untyped]
 
 from duly.domain.alert_rules import AlertKind
-from duly.domain.alerts import AlertKey, Condition, Observation
+from duly.domain.alerts import AlertKey, Condition, DetectorResult
 from duly.engine.alerts.channels import DeliveryResult
-from duly.engine.alerts.delivery import AlertCourier
+from duly.engine.alerts.delivery import AlertDeliverer
 from duly.engine.alerts.fleet_detectors import DestinationObserver
-from duly.engine.alerts.schedule_detectors import GoesRound, MissingObserver, ScheduleObserver
-from duly.engine.alerts.watcher import Watcher, WatcherSettings, Watchman, usual_observers
+from duly.engine.alerts.schedule_detectors import (
+    MissingObserver,
+    RotatingDetector,
+    ScheduleObserver,
+)
+from duly.engine.alerts.watcher import Watcher, WatcherIdentity, WatcherSettings, usual_observers
 from duly.engine.loop import Loop
 from duly.errors import STORE_AWAY
 from duly.store.wakeups import LocalWakeups
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from duly.domain.alert_channels import ChannelConfig
     from duly.domain.alert_messages import AlertNotice
     from duly.engine.alerts.channels import Channel
-    from duly.engine.alerts.schedule_detectors import Asked, Observer
+    from duly.engine.alerts.schedule_detectors import Detector, DetectorContext
     from duly.store.ports.alerts import ApplyAlerts, Watched
     from tests.simulation.alert_checker import AlertChecker
     from tests.simulation.nodes import Node
@@ -105,23 +109,23 @@ class Look:
     watched: Watched | None = None
     asked: int = 0
     """How many observers were asked."""
-    seen: list[Observation] = field(default_factory=list)
+    seen: list[DetectorResult] = field(default_factory=list)
     is_sent: bool = False
 
 
 class SeenObserver:
     """An observer, and somebody who writes down what it saw."""
 
-    def __init__(self, inner: Observer, desk: Desk) -> None:
+    def __init__(self, inner: Detector, desk: Desk) -> None:
         self._inner = inner
         self._desk = desk
 
     @property
     def is_round_over(self) -> bool:
         """Whether it has seen all there is, or would see it each time."""
-        return not isinstance(self._inner, GoesRound) or self._inner.is_round_over
+        return not isinstance(self._inner, RotatingDetector) or self._inner.is_round_over
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say what is so."""
         self._desk.look_begun(asked)
         try:
@@ -149,7 +153,7 @@ class SceneObserver:
         self._scene = scene
         self._draws = draws
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say which destinations are not well."""
         chance, some = self._draws.random(), self._draws.sample(SUBJECTS, 2)
         if self._world.weather.is_calm:
@@ -160,9 +164,9 @@ class SceneObserver:
         found = [self._condition(subject, asked.now) for subject in looked_at]
         conditions = tuple(one for one in found if one is not None)
         if looked_at is SUBJECTS:
-            return Observation(conditions=conditions, kinds=frozenset({AlertKind.BREAKER_OPEN}))
+            return DetectorResult(conditions=conditions, kinds=frozenset({AlertKind.BREAKER_OPEN}))
         keys = frozenset(AlertKey(AlertKind.BREAKER_OPEN, "", subject) for subject in looked_at)
-        return Observation(conditions=conditions, keys=keys)
+        return DetectorResult(conditions=conditions, keys=keys)
 
     def _condition(self, subject: str, now: int) -> Condition | None:
         _, value = self._scene.last_turn(subject, self._world.true_at)
@@ -190,11 +194,11 @@ class Desk:
         """Return an operation of the node's store."""
         return getattr(self._node.store, operation)
 
-    def look_begun(self, asked: Asked) -> None:
+    def look_begun(self, asked: DetectorContext) -> None:
         """Count looks between looks."""
         self._node.world.counts["rounds gone on"] += not asked.with_suspects
 
-    def look_failed(self, observer: Observer, error: Exception) -> None:
+    def look_failed(self, observer: Detector, error: Exception) -> None:
         """Object to an observer that fails by itself: it would be blind in every world."""
         if not isinstance(error, BlindError):
             text = f"V3: {type(observer).__name__} can't look: {error!r}"
@@ -332,7 +336,7 @@ def watching(recipe: Recipe, number: int, checker: AlertChecker) -> Callable[[No
 
     def watch(node: Node) -> None:
         listener, desk = Listener(node), Desk(node, checker)
-        observers: list[Observer] = [
+        observers: list[Detector] = [
             SceneObserver(node.world, checker.scene, draws)
             if isinstance(one, DestinationObserver)
             else one
@@ -344,7 +348,7 @@ def watching(recipe: Recipe, number: int, checker: AlertChecker) -> Callable[[No
         watcher = Watcher(
             desk,
             node.clock,
-            Watchman(holder=draws.randbytes(16), name=node.name),
+            WatcherIdentity(holder=draws.randbytes(16), name=node.name),
             settings,
             observers=[SeenObserver(one, desk) for one in observers],
             telemetry=listener,
@@ -370,7 +374,7 @@ def _deliver(strand: Strand, watcher: Watcher, listener: Listener, receiver: Rec
     def start(work: Callable[[], None]) -> None:
         Strand(node, lambda _: work())
 
-    courier = AlertCourier(store, node.clock, open_channel, listener, start=start)
+    courier = AlertDeliverer(store, node.clock, open_channel, listener, start=start)
     courier.fence = watcher.fence_in_time
     place: Any = StrandPlace(strand)
     watcher.on_told = courier.on_done = place.wake

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.enums import AttemptState, Lane, RunState
-from duly.domain.outcomes import BeInDoubt, Close, Die, Requeue, Wait
+from duly.domain.outcomes import Close, DeadLetter, MarkAmbiguous, Requeue, RetryLater
 from duly.domain.runs import Reason, TaskPolicy
 from duly.errors import LeaseLost
 from duly.store.ports.dispatch import LeaseKey
-from duly.store.ports.execution import FinishResult, Hold, LossKind, StopKind
+from duly.store.ports.execution import ClaimRef, FinishResult, LostClaimReason, StopReason
 from tests.simulation.ledger import DelayedNote
 from tests.simulation.work_ledger import RunNote
 from tests.simulation.world import Violation
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.domain.outcomes import Conclusion, Next
     from duly.store.ports.dispatch import FireRetry, MemberId
-    from duly.store.ports.execution import Beat, ClaimedRun, ClaimRuns, Finish, Loss, SettleLost
+    from duly.store.ports.execution import (
+        ClaimedRun,
+        ClaimRuns,
+        FinishAttempt,
+        Heartbeat,
+        LostClaimDecision,
+        SettleLost,
+    )
     from duly.store.ports.operations import OrderRuns
     from tests.simulation.effect_checker import EffectChecker
     from tests.simulation.executing import Observer
@@ -168,7 +175,7 @@ class WorkChecker:
 
     def beat(self, executed: Executed) -> None:
         """The living renew, and hear exactly what is not theirs, or is theirs unknown to them."""
-        command: Beat = executed.call.arguments[0]
+        command: Heartbeat = executed.call.arguments[0]
         beaten, worker = executed.result, executed.call.arguments[0].worker
         member = self._ledger.members.get(worker)
         # One whose lease has run out renews it, while nobody has declared it dead.
@@ -184,16 +191,16 @@ class WorkChecker:
                 self._ledger.members[worker].is_alive = False
         if self.standing is not None:
             self.standing.beaten(worker, beaten)
-        expected: set[tuple[Hold, StopKind]] = set()
+        expected: set[tuple[ClaimRef, StopReason]] = set()
         for hold in command.holds:
             note = self._note(hold.run_id)
             if not note.is_held(worker, hold.fence):
-                expected.add((hold, StopKind.GONE))
+                expected.add((hold, StopReason.GONE))
             elif note.is_cancel_asked:
-                expected.add((hold, StopKind.CANCEL))
+                expected.add((hold, StopReason.CANCEL))
         if {(stop.hold, stop.kind) for stop in beaten.stops} != expected:
             raise Violation("INV-5: a worker was told something else to stop than it must")
-        own = {Hold(note.id, note.fence) for note in self._held.get(worker, {}).values()}
+        own = {ClaimRef(note.id, note.fence) for note in self._held.get(worker, {}).values()}
         strays = own.difference(command.holds) if is_alive else set()
         if set(beaten.strays) != strays:
             raise Violation("INV-2: a worker was not told of what it holds")
@@ -267,7 +274,7 @@ class WorkChecker:
         asked = replace(executed.call, operation="claim_runs", arguments=(claim,))
         self.claim_runs(replace(executed, call=asked, result=claimed))
 
-    def _check_word(self, note: RunNote, finish: Finish) -> None:
+    def _check_word(self, note: RunNote, finish: FinishAttempt) -> None:
         """Hold an end against what the observer saw."""
         conclusion = finish.conclusion
         seen = self.observer.executions.get((note.id, note.fence))
@@ -289,7 +296,7 @@ class WorkChecker:
         for loss, is_settled in zip(command.losses, executed.result, strict=True):
             self._settle(executed, loss, is_settled=is_settled)
 
-    def _settle(self, executed: Executed, loss: Loss, *, is_settled: bool) -> None:
+    def _settle(self, executed: Executed, loss: LostClaimDecision, *, is_settled: bool) -> None:
         command, lost = executed.call.arguments[0], loss.claim
         note = self._note(lost.hold.run_id)
         is_held = note.is_held(lost.worker, lost.hold.fence)
@@ -308,7 +315,10 @@ class WorkChecker:
             if is_held and is_dead:
                 raise Violation("INV-21: the claim of a dead worker was not settled")
             return
-        if lost.kind is LossKind.WORKER and loss.conclusion.attempt_state is not AttemptState.LOST:
+        if (
+            lost.kind is LostClaimReason.WORKER
+            and loss.conclusion.attempt_state is not AttemptState.LOST
+        ):
             raise Violation("INV-4: a lost claim is told as something else")
         if is_dead and lost.worker in self._ledger.members:
             self._ledger.members[lost.worker].is_alive = False
@@ -316,7 +326,9 @@ class WorkChecker:
         self.end_claim(executed, note, loss.conclusion)
         self.follow(executed, note, loss)
 
-    def follow(self, executed: Executed, note: RunNote, end: Finish | Loss) -> None:
+    def follow(
+        self, executed: Executed, note: RunNote, end: FinishAttempt | LostClaimDecision
+    ) -> None:
         """The result of a task that has a check is checked, in the same transaction (E6)."""
         check = end.follow_up
         is_result = note.state in {RunState.SUCCEEDED, RunState.AMBIGUOUS}
@@ -345,10 +357,10 @@ class WorkChecker:
             note.attempt -= 1
         after = conclusion.next
         is_asked, note.is_cancel_asked = note.is_cancel_asked, False
-        if is_asked and isinstance(after, Wait | Requeue | Die):
+        if is_asked and isinstance(after, RetryLater | Requeue | DeadLetter):
             after = Close(RunState.CANCELLED)
         self._place(executed, note, after)
-        if self.gates is not None and not isinstance(after, Wait | Requeue | BeInDoubt):
+        if self.gates is not None and not isinstance(after, RetryLater | Requeue | MarkAmbiguous):
             self.gates.give_back(note, executed.at)
 
     def _place(self, executed: Executed, note: RunNote, after: Next) -> None:
@@ -360,32 +372,32 @@ class WorkChecker:
                 self.counts[f"run: {note.state}"] += 1
             case Requeue():
                 note.queue_again(executed.at)
-            case Die():
+            case DeadLetter():
                 note.state = RunState.DEAD
                 self.counts["runs dead"] += 1
-            case BeInDoubt():
+            case MarkAmbiguous():
                 note.state = RunState.AMBIGUOUS
                 self.counts["runs in doubt"] += 1
-            case Wait():
+            case RetryLater():
                 self._wait(executed, note, after)
 
     def _check_budget(self, note: RunNote, conclusion: Conclusion) -> None:
         """Whatever is given back is free, all else counts, and the budget holds (INV-10, 24)."""
         state, after = conclusion.attempt_state, conclusion.next
         is_free = state is AttemptState.GIVEN_BACK or conclusion.reason is Reason.UNKNOWN_TASK
-        is_free = is_free and not isinstance(after, BeInDoubt)
+        is_free = is_free and not isinstance(after, MarkAmbiguous)
         self.counts["given back"] += state is AttemptState.GIVEN_BACK
         if conclusion.is_charged == is_free:
             raise Violation(f"INV-24: an attempt that was {state} counts, or does not")
         if state not in TRIED or not conclusion.is_charged:
             return
         is_last = note.charged + 1 >= self.policy(note.task).retry.attempts
-        if is_last and isinstance(after, Wait | Requeue):
+        if is_last and isinstance(after, RetryLater | Requeue):
             raise Violation("INV-10: a run is tried again beyond its budget")
-        if not is_last and isinstance(after, Die) and after.reason is Reason.BUDGET:
+        if not is_last and isinstance(after, DeadLetter) and after.reason is Reason.BUDGET:
             raise Violation("INV-10: a run is dead before its budget is used up")
 
-    def _wait(self, executed: Executed, note: RunNote, wait: Wait) -> None:
+    def _wait(self, executed: Executed, note: RunNote, wait: RetryLater) -> None:
         """Note when a run may be tried again: as the code asked, or after its backoff (INV-1)."""
         due_at = executed.at + wait.delay_us
         note.spacing_us = 0

@@ -14,7 +14,7 @@ from duly.domain.enums import RunState
 if TYPE_CHECKING:
     from duly.domain.enums import AttemptState
     from duly.domain.ids import RunId, ScheduleId
-    from duly.domain.runs import Tries
+    from duly.domain.runs import AttemptCounts
     from duly.domain.schedules import Definition
     from duly.store.ports.dispatch import MemberId
 
@@ -81,7 +81,7 @@ class RunNote:
         """Say whether a claim is the one that holds it."""
         return self.state is RunState.RUNNING and (self.worker, self.fence) == (worker, fence)
 
-    def claim(self, worker: MemberId, tries: Tries, now: int) -> None:
+    def claim(self, worker: MemberId, tries: AttemptCounts, now: int) -> None:
         """Give it to a worker."""
         self.state, self.worker, self.claimed_at = RunState.RUNNING, worker, now
         self.fence, self.attempt, self.begun_at = tries.fence, tries.attempt, tries.begun_at

@@ -13,16 +13,16 @@ from unittest import mock
 
 from duly.domain import outcomes
 from duly.domain.enums import AttemptState, RunState
-from duly.domain.outcomes import Close, Requeue, Wait
+from duly.domain.outcomes import Close, Requeue, RetryLater
 from duly.engine.dispatcher import reaper
 from duly.engine.worker import active_attempts
 from duly.engine.worker import attempt as worker_held
-from duly.engine.worker.claimer import Claiming
+from duly.engine.worker.claimer import Claimer
 from duly.engine.worker.worker import Worker
 from duly.store.memory import ending, execution, firing, operating, reaping
 from duly.store.memory.tables import Outcome
 from duly.store.ports.dispatch import FireResult
-from duly.store.ports.execution import ClaimedRun, FinishResult, LossKind
+from duly.store.ports.execution import ClaimedRun, FinishResult, LostClaimReason
 from tests.simulation.mutants import patched
 from tests.simulation.simulation import Mutant
 
@@ -109,7 +109,7 @@ def _beat_whoever_asks(journal, command):
 
 def _lost_by_age(journal, claim, overdue_us):
     if journal.now - claim.claimed_at > 5_000_000:
-        return LossKind.WORKER
+        return LostClaimReason.WORKER
     return ORIGINAL_LOSS(journal, claim, overdue_us)
 
 
@@ -120,7 +120,7 @@ def _no_second_look(_: World) -> Iterator[None]:
     def soon(journal, claim, overdue_us):
         member = journal.tables.members.get(claim.worker)
         if member is not None and member.expires_at < journal.now + 2_500_000:
-            return LossKind.WORKER
+            return LostClaimReason.WORKER
         return ORIGINAL_LOSS(journal, claim, overdue_us)
 
     with mock.patch.object(reaping, "_loss_of", soon):
@@ -162,8 +162,8 @@ def _forget_late_word(journal, worker, finish):
 
 
 def _end_without_wait(journal, run_id, claim, conclusion, **told):
-    if isinstance(conclusion.next, Wait):
-        conclusion = replace(conclusion, next=Wait(conclusion.next.delay_us // 4))
+    if isinstance(conclusion.next, RetryLater):
+        conclusion = replace(conclusion, next=RetryLater(conclusion.next.delay_us // 4))
     return ORIGINAL_END(journal, run_id, claim, conclusion, **told)
 
 
@@ -256,13 +256,13 @@ def _charge_given_back(conclusion, _):
 
 
 def _retry_at_once(conclusion, _):
-    is_waiting = isinstance(conclusion.next, Wait)
-    return replace(conclusion, next=Wait(0)) if is_waiting else conclusion
+    is_waiting = isinstance(conclusion.next, RetryLater)
+    return replace(conclusion, next=RetryLater(0)) if is_waiting else conclusion
 
 
 def _one_more_try(conclusion, attempted):
-    is_dead = not isinstance(conclusion.next, Close | Wait | Requeue)
-    return replace(conclusion, next=Wait(1000)) if is_dead else conclusion
+    is_dead = not isinstance(conclusion.next, Close | RetryLater | Requeue)
+    return replace(conclusion, next=RetryLater(1000)) if is_dead else conclusion
 
 
 def _lost_are_free(conclusion, _):
@@ -297,7 +297,7 @@ def _slots_counted_twice(self, worker, coming):
     return ORIGINAL_NEXT(self, worker, 0)
 
 
-ORIGINAL_NEXT = Claiming._begin_next  # noqa: SLF001 - as above
+ORIGINAL_NEXT = Claimer._begin_next  # noqa: SLF001 - as above
 
 
 def _no_strays(journal, command):
@@ -309,7 +309,7 @@ def _told_as_success(self):
     return outcomes.Succeeded() if isinstance(end, outcomes.Failed) else end
 
 
-ORIGINAL_SETTLED = worker_held.Held.settled
+ORIGINAL_SETTLED = worker_held.RunningAttempt.settled
 
 
 def _everywhere(new: Any) -> Any:
@@ -397,12 +397,12 @@ WORK_MUTANTS = (
     ),
     Mutant(
         "what has not begun needs no slot",
-        patch=patched(Claiming, "_begin_next", _slots_counted_twice),
+        patch=patched(Claimer, "_begin_next", _slots_counted_twice),
     ),
     Mutant("strays are not told", shows_in=7, patch=patched(execution, "beat", _no_strays)),
     Mutant(
         "a failure is told as a success",
-        patch=patched(worker_held.Held, "settled", _told_as_success),
+        patch=patched(worker_held.RunningAttempt, "settled", _told_as_success),
     ),
     Mutant(
         "a cancellation overwrites an outcome",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.audit import Actor
 from duly.errors import Conflict, NotFound, StoreUnavailable
-from duly.store.ports.dispatch import MemberKind, Standing
+from duly.store.ports.dispatch import MemberKind, WorkerStatus
 from duly.store.ports.operations import OrderWorker
 from tests.simulation.recipe import SECOND
 
@@ -47,16 +47,16 @@ class Foreman:
                 node.world.counts["unknown orders"] += 1
 
     def _drain(self, node: Node) -> None:
-        self._order_one(node, standing=Standing.DRAINING)
+        self._order_one(node, standing=WorkerStatus.DRAINING)
 
     def _set_apart(self, node: Node) -> None:
-        self._order_one(node, standing=Standing.QUARANTINED)
+        self._order_one(node, standing=WorkerStatus.QUARANTINED)
 
     def _fence_off(self, node: Node) -> None:
-        self._order_one(node, standing=Standing.QUARANTINED, is_fenced=True)
+        self._order_one(node, standing=WorkerStatus.QUARANTINED, is_fenced=True)
 
     def _close_host(self, node: Node) -> None:
-        self._order_one(node, standing=Standing.QUARANTINED, is_whole_host=True)
+        self._order_one(node, standing=WorkerStatus.QUARANTINED, is_whole_host=True)
 
     def _release(self, node: Node) -> None:
         is_whole_host = self._draws.random() < 0.3
@@ -82,7 +82,7 @@ class Foreman:
         closed = {one.host for one in self._persist(node.store.list_quarantined_hosts)}
         for one in self._find(node):
             is_closed = one.host in closed
-            if is_closed or one.standing is Standing.QUARANTINED:
+            if is_closed or one.standing is WorkerStatus.QUARANTINED:
                 closed.discard(one.host)
                 order = OrderWorker(
                     worker=one.id, standing=None, is_whole_host=is_closed, actor=self._actor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.enums import Missed
-from duly.domain.missing_occurrences import SlotKind
+from duly.domain.missing_occurrences import ExpectedOccurrenceKind
 from duly.domain.policies import Misfire
 from duly.domain.schedule_changes import decide_resume
 from duly.store.derived_queries import MissingFilter, find_missing
@@ -13,7 +13,7 @@ from duly.timetable.interval import every
 from duly_conformance import kit, steps
 
 if TYPE_CHECKING:
-    from duly.domain.missing_occurrences import Slot
+    from duly.domain.missing_occurrences import ExpectedOccurrence
     from duly.domain.schedules import ScheduleRecord
     from duly.engine.manual_clock import ManualClock
     from duly.store.ports import Store
@@ -42,7 +42,7 @@ def lived(store: Store, clock: ManualClock) -> ScheduleRecord:
     return steps.edit(store, record, kit.definition(timetable=every("1d")))
 
 
-def slots(store: Store) -> list[Slot]:
+def slots(store: Store) -> list[ExpectedOccurrence]:
     """Return what became of all that was expected."""
-    command = MissingFilter(since=0, kinds=frozenset(SlotKind))
+    command = MissingFilter(since=0, kinds=frozenset(ExpectedOccurrenceKind))
     return [one.slot for one in find_missing(store, command).found]

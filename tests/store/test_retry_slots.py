@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from duly.store.memory.slots import MemorySlots
 from duly.store.memory.tables import Journal, Tables
-from duly.store.retry_slots import take_slot
+from duly.store.retry_slots import reserve_retry_time
 
 SPACING = 10
 
@@ -26,7 +26,7 @@ def test_a_retry_takes_the_first_slot_that_is_free(dues):
         )
         taken.add(expected)
 
-        assert expected == take_slot(slots, due, SPACING)
+        assert expected == reserve_retry_time(slots, due, SPACING)
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.sampled_from([1, 7, 10])), max_size=60))
@@ -34,7 +34,7 @@ def test_a_budget_that_changes_gives_no_slot_twice(asked):
     """B1: of the old spacing or the new."""
     slots, taken = calendar(), set()
     for due, spacing in asked:
-        slot = take_slot(slots, due, spacing)
+        slot = reserve_retry_time(slots, due, spacing)
 
         assert slot >= due
         assert 0 == slot % spacing
@@ -46,7 +46,7 @@ def test_many_retries_of_one_instant_are_one_range():
     """B1: nobody walks along those that came before."""
     journal = Journal(Tables(shards=1), 0)
     for _ in range(5_000):
-        take_slot(MemorySlots(journal, "remind"), 40, SPACING)
+        reserve_retry_time(MemorySlots(journal, "remind"), 40, SPACING)
 
     ((first_at, last_at),) = journal.tables.retry_slots["remind"]
     assert (40, 40 + 4_999 * SPACING) == (first_at, last_at)

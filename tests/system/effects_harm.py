@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from duly.store.ports.execution import ClaimedRun, Finish, Hold
+    from duly.store.ports.execution import ClaimedRun, ClaimRef, FinishAttempt
 
 KILL, STOP = "kill", "stop"
 SIGNALS = {KILL: signal.SIGKILL, STOP: signal.SIGSTOP}
@@ -70,7 +70,7 @@ class Plans:
     """What a worker's claims bring along."""
 
     def __init__(self) -> None:
-        self._plans: dict[Hold, tuple[Sequence[str], Who]] = {}
+        self._plans: dict[ClaimRef, tuple[Sequence[str], Who]] = {}
         self._next_claim: Who | None = None
         self._kind = KILL
         self.lock: AbstractContextManager[object] = nullcontext()
@@ -86,13 +86,13 @@ class Plans:
         for one in claimed:
             self.reach(CLAIMED, one.hold)
 
-    def reach(self, phase: str, hold: Hold) -> None:
+    def reach(self, phase: str, hold: ClaimRef) -> None:
         """Come to a phase of one claim."""
         plan = self._plans.get(hold)
         if plan is not None:
             reach(phase, *plan)
 
-    def reach_all(self, phase: str, finishes: Sequence[Finish]) -> None:
+    def reach_all(self, phase: str, finishes: Sequence[FinishAttempt]) -> None:
         """Come to a phase of several claims at once."""
         for one in finishes:
             self.reach(phase, one.hold)

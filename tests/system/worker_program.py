@@ -17,7 +17,7 @@ from duly.engine.supervisor import Supervisor, SupervisorSettings
 from tests.system.stop_signal import stop_before
 
 if TYPE_CHECKING:
-    from duly.app.services import Voice
+    from duly.app.services import OutputListener
     from duly.engine.worker import WorkerSettings
     from duly.store.wakeups import LocalWakeups
 
@@ -41,7 +41,9 @@ def with_lease(options: WorkerOptions) -> WorkerSettings:
     )
 
 
-def brisk_supervisor(crew: services.Crew, wakeups: LocalWakeups, voice: Voice) -> Supervisor:
+def brisk_supervisor(
+    crew: services.Services, wakeups: LocalWakeups, voice: OutputListener
+) -> Supervisor:
     """Return who keeps workers of this kind going, and does not wait long with those that crash."""
     python, flag, _, *words = crew.argv
     return Supervisor(
@@ -57,6 +59,6 @@ def brisk_supervisor(crew: services.Crew, wakeups: LocalWakeups, voice: Voice) -
 if __name__ == "__main__":
     lease = sys.argv.pop(1)
     WorkerOptions.settings = with_lease  # type: ignore[assignment, method-assign]
-    services.Crew.supervisor = brisk_supervisor  # type: ignore[assignment, method-assign]
+    services.Services.supervisor = brisk_supervisor  # type: ignore[assignment, method-assign]
     stop_before("finish_runs", "finish_and_claim")
     main()

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from duly.api.server import Listening, Serving
+from duly.api.server import BindAddress, Server
 from duly.testing import virtual_time
 from duly.web import Console
 from duly.web.pages import PAGES
@@ -86,7 +86,7 @@ class Site:
 @contextmanager
 def served(app: duly.App) -> Iterator[Site]:
     """Serve a console on a port of its own, until the end."""
-    serving = Serving(app, Listening(port=0), make=Console)
+    serving = Server(app, BindAddress(port=0), make=Console)
     ready = threading.Event()
     thread = threading.Thread(target=serving.run, args=(ready.set,))
     thread.start()

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from duly.domain.alert_rules import USUAL, AlertKind, Rulebook
-from duly.engine.alerts.watcher import Watcher, Watchman
+from duly.engine.alerts.watcher import Watcher, WatcherIdentity
 from duly.web.formatting import MARKS
 from duly_conformance import alerts
 from tests.web.test_editor import text_of
@@ -47,7 +47,7 @@ def test_nothing_wrong_is_said_so(visitor):
 def test_what_a_watcher_found_is_listed_and_shown(visitor):
     """V3, U3: by the real observers: a run in doubt, with evidence, remedy, runbook and channel."""
     app, clock = visitor.app, visitor.clock
-    Watcher(app.store, clock._clock, Watchman(holder=b"w" * 16)).tick()  # noqa: SLF001 - its time
+    Watcher(app.store, clock._clock, WatcherIdentity(holder=b"w" * 16)).tick()  # noqa: SLF001 - its time
     (alert,) = app.alerts.list(kind="ambiguous-run")
     listed = text_of(visitor.get("/alerts"))
     one = text_of(visitor.get(f"/alerts/{alert.id}"))

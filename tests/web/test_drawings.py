@@ -26,7 +26,7 @@ from duly.web.charts import (
     run_calendar,
     run_strip,
 )
-from duly.web.formatting import Clocks, mark
+from duly.web.formatting import TimeFormatter, mark
 from duly.web.pages.timeline import COLUMNS, EACH_MAX, NARROWEST, RUNS_MAX, Axis, _lane, _ticks
 from tests.domain.instants import moment
 
@@ -319,7 +319,7 @@ def test_what_comes_too_close_to_be_told_apart_is_dense(rule, is_dense):
 )
 def test_the_axis_has_whole_hours_of_the_visitors_clock(zone, first, last):
     """UX 3, 10: also where a zone is half an hour off."""
-    ticks = list(_ticks(AXIS, Clocks("mine", zone)))
+    ticks = list(_ticks(AXIS, TimeFormatter("mine", zone)))
 
     assert (first, last, 6) == (ticks[0].text, ticks[-1].text, len(ticks))
     assert {16.67, 16.66} >= {round(b.x - a.x, 2) for a, b in pairwise(ticks)}

@@ -10,7 +10,7 @@ import pytest
 from duly import UsageError, cron, every
 from duly.api.views import HistoryEntry, Occurrence
 from duly.web.formatting import (
-    Clocks,
+    TimeFormatter,
     local_date,
     read_choice,
     read_coming,
@@ -113,12 +113,12 @@ def test_a_span_is_milliseconds_below_a_second_and_two_units_above(length, text)
 )
 def test_a_time_is_shown_in_the_zone_that_was_chosen(choice, mine, own, zone):
     """UX 3: the schedule's own zone before the viewer's."""
-    assert zone == Clocks(choice, mine).zone(own)
+    assert zone == TimeFormatter(choice, mine).zone(own)
 
 
 def test_a_year_is_named_where_it_is_another_one():
     """UX 3: by the clock that is shown, not by UTC."""
-    clocks = Clocks("mine", "Asia/Tokyo")
+    clocks = TimeFormatter("mine", "Asia/Tokyo")
     now = moment("2026-12-31T16:00")  # it is 2027 there
 
     assert "Fri 1 Jan" == clocks.moment(now, now).day

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duly.testing import ManualClock
-from duly.web.rendering import ENTRIES_MAX, Kept
+from duly.web.rendering import ENTRIES_MAX, TtlCache
 
 
 @pytest.fixture
@@ -14,15 +14,15 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def kept(clock: ManualClock) -> Kept:
-    return Kept(clock).of("acme")
+def kept(clock: ManualClock) -> TtlCache:
+    return TtlCache(clock).of("acme")
 
 
 def never() -> str:
     pytest.fail("it is kept")
 
 
-def test_an_answer_is_kept_for_as_long_as_it_may_be_old(kept: Kept, clock: ManualClock):
+def test_an_answer_is_kept_for_as_long_as_it_may_be_old(kept: TtlCache, clock: ManualClock):
     """U3: and made anew then."""
     assert "first" == kept.get("key", 5, lambda: "first")
     assert "first" == kept.get("key", 5, never)
@@ -30,7 +30,7 @@ def test_an_answer_is_kept_for_as_long_as_it_may_be_old(kept: Kept, clock: Manua
     assert "second" == kept.get("key", 5, lambda: "second")
 
 
-def test_of_another_tenant_nothing_is_told(kept: Kept):
+def test_of_another_tenant_nothing_is_told(kept: TtlCache):
     """L2."""
     kept.get("key", 5, lambda: "acme's")
 
@@ -38,7 +38,7 @@ def test_of_another_tenant_nothing_is_told(kept: Kept):
     assert "acme's" == kept.get("key", 5, never)
 
 
-def test_one_makes_it_anew_and_others_get_what_there_was(kept: Kept, clock: ManualClock):
+def test_one_makes_it_anew_and_others_get_what_there_was(kept: TtlCache, clock: ManualClock):
     """U3: no more than one of them waits."""
     kept.get("key", 5, lambda: "old")
     clock.advance("5s")
@@ -52,7 +52,7 @@ def test_one_makes_it_anew_and_others_get_what_there_was(kept: Kept, clock: Manu
     assert ["old"] == told
 
 
-def test_what_was_looked_at_before_an_order_is_not_kept_after_it(kept: Kept):
+def test_what_was_looked_at_before_an_order_is_not_kept_after_it(kept: TtlCache):
     """A1, U3: who gave the order would be shown what was so before, for as long as it is kept."""
 
     def make() -> str:
@@ -64,7 +64,7 @@ def test_what_was_looked_at_before_an_order_is_not_kept_after_it(kept: Kept):
     assert "after" == kept.get("key", 60, never)
 
 
-def test_an_order_forgets_what_is_kept_of_its_own_tenant(kept: Kept):
+def test_an_order_forgets_what_is_kept_of_its_own_tenant(kept: TtlCache):
     other = kept.of("globex")
     kept.get("key", 60, lambda: "before")
     other.get("key", 60, lambda: "theirs")
@@ -74,7 +74,7 @@ def test_an_order_forgets_what_is_kept_of_its_own_tenant(kept: Kept):
     assert "theirs" == other.get("key", 60, never)
 
 
-def test_what_could_not_be_made_is_made_by_who_comes_next(kept: Kept, clock: ManualClock):
+def test_what_could_not_be_made_is_made_by_who_comes_next(kept: TtlCache, clock: ManualClock):
     """U3: and not waited for."""
     kept.get("key", 5, lambda: "old")
     clock.advance("5s")
@@ -84,7 +84,7 @@ def test_what_could_not_be_made_is_made_by_who_comes_next(kept: Kept, clock: Man
     assert "new" == kept.get("key", 5, lambda: "new")
 
 
-def test_a_bounded_number_is_kept(kept: Kept):
+def test_a_bounded_number_is_kept(kept: TtlCache):
     for number in range(ENTRIES_MAX + 10):
         kept.get(number, 60, lambda: "answer")
 

@@ -19,7 +19,7 @@ from duly.store.ports.execution import Report
 from duly.testing import virtual_time
 from duly.timetable.instants import to_microseconds
 from duly.web.charts import lateness_sentence
-from duly.web.formatting import Clocks
+from duly.web.formatting import TimeFormatter
 from duly.web.pages.timeline import EACH_MAX, PER_HOUR_MAX, STEPS_MAX, plan_load
 from duly_conformance import steps as work
 from tests.domain.instants import moment
@@ -241,7 +241,7 @@ def test_planned_load_finds_the_herd_and_says_where_there_is_room():
     found = plan_load(
         schedules_of(*nine, cron("7 9 * * *", tz="Europe/Paris")),
         NOW,
-        Clocks("mine", "Europe/Paris"),
+        TimeFormatter("mine", "Europe/Paris"),
         is_cut=False,
     )
 
@@ -257,7 +257,7 @@ def test_planned_load_finds_the_herd_and_says_where_there_is_room():
 def test_planned_load_stays_bounded_however_often_a_schedule_fires():
     """UX 13: an hour of a schedule counts so many at the most, and all of them so many work."""
     often = cron("*/20 * 9-17 * * *", tz="UTC")
-    found = plan_load(schedules_of(*[often] * 10), NOW, Clocks("mine", "UTC"), is_cut=False)
+    found = plan_load(schedules_of(*[often] * 10), NOW, TimeFormatter("mine", "UTC"), is_cut=False)
 
     assert found.left_out
     assert 10 == found.left_out + found.counted
@@ -315,7 +315,7 @@ def test_what_fires_all_the_time_is_named_and_hides_nothing():
             every("1s"), cron("* * * * *", tz="UTC"), cron("0 9 * * *", tz="UTC"), every("30m")
         ),
         NOW,
-        Clocks("mine", "UTC"),
+        TimeFormatter("mine", "UTC"),
         is_cut=False,
     )
 
@@ -329,7 +329,7 @@ def test_what_fires_all_the_time_is_named_and_hides_nothing():
 def test_an_hour_that_has_more_than_is_counted_says_so_and_at_what():
     """UX 13: a plus in the cell, and a word for it; no other hour has one."""
     dense = cron("*/30 * 9 * * *", tz="UTC")
-    found = plan_load(schedules_of(dense), NOW, Clocks("mine", "UTC"), is_cut=False)
+    found = plan_load(schedules_of(dense), NOW, TimeFormatter("mine", "UTC"), is_cut=False)
     cells = {cell.hour: cell for cell in found.rows[0][1]}
 
     assert ("60+", "") == (cells[9].text, cells[10].text)
@@ -339,7 +339,7 @@ def test_an_hour_that_has_more_than_is_counted_says_so_and_at_what():
 def test_an_hour_that_is_just_full_is_not_cut():
     """UX 13: sixty are sixty."""
     minutely = cron("* 9 * * *", tz="UTC")
-    found = plan_load(schedules_of(minutely), NOW, Clocks("mine", "UTC"), is_cut=False)
+    found = plan_load(schedules_of(minutely), NOW, TimeFormatter("mine", "UTC"), is_cut=False)
 
     assert ("60", False) == (found.rows[0][1][9].text, found.has_capped)
 
@@ -357,7 +357,9 @@ def test_the_legend_of_the_load_says_what_each_shade_stands_for(most, levels):
     """UX 13, 43: every number has a shade, and every shade that is drawn its words."""
     at_nine = [cron(f"{minute} 9 * * *", tz="UTC") for minute in range(most)]
     also = [cron(f"{minute} {hour} * * *", tz="UTC") for hour, minute in ((10, 1), (11, 2))]
-    found = plan_load(schedules_of(*at_nine, *also), NOW, Clocks("mine", "UTC"), is_cut=False)
+    found = plan_load(
+        schedules_of(*at_nine, *also), NOW, TimeFormatter("mine", "UTC"), is_cut=False
+    )
     drawn = {cell.level for _, row in found.rows for cell in row if cell.count}
 
     assert levels == [words for _, words in found.levels]
@@ -368,7 +370,7 @@ def test_what_every_hour_has_does_not_hide_what_some_have_more():
     """UX 13: the quietest hour is pale, the fullest dark, however many both have."""
     hourly = [cron(f"{minute} * * * *", tz="UTC") for minute in range(6)]
     also = [cron("30 9 * * *", tz="UTC"), cron("40 9 * * *", tz="UTC")]
-    found = plan_load(schedules_of(*hourly, *also), NOW, Clocks("mine", "UTC"), is_cut=False)
+    found = plan_load(schedules_of(*hourly, *also), NOW, TimeFormatter("mine", "UTC"), is_cut=False)
     row = found.rows[0][1]
 
     assert ((6, 2), (8, 5)) == ((row[8].count, row[8].level), (row[9].count, row[9].level))
@@ -391,7 +393,10 @@ def test_days_and_hours_of_the_load_are_those_of_the_clock_also_when_it_changes(
     berlin = "Europe/Berlin"
     at_nine = [cron("0 9 * * *", tz=berlin)] * 3
     found = plan_load(
-        schedules_of(every("1h"), *at_nine), moment(now), Clocks("mine", berlin), is_cut=False
+        schedules_of(every("1h"), *at_nine),
+        moment(now),
+        TimeFormatter("mine", berlin),
+        is_cut=False,
     )
     first, by_day = found.rows[0][0], dict(found.rows)
 
@@ -405,7 +410,9 @@ def test_days_and_hours_of_the_load_are_those_of_the_clock_also_when_it_changes(
 def test_free_minutes_are_those_of_the_visitors_clock():
     """UX 13: where clocks are half an hour off, as well."""
     taken = [cron("7 9 * * *", tz="Asia/Kolkata")] * 3
-    found = plan_load(schedules_of(*taken), NOW, Clocks("mine", "Asia/Kolkata"), is_cut=False)
+    found = plan_load(
+        schedules_of(*taken), NOW, TimeFormatter("mine", "Asia/Kolkata"), is_cut=False
+    )
 
     assert found.herd is not None
     assert (23, 37, 52) == found.herd.quiet_minutes

@@ -9,8 +9,8 @@ import pytest
 from duly import cron
 from duly.app.demo_controls import DemoState, KilledWorker
 from duly.domain.enums import RunState
-from duly.web.formatting import MARKS, RUN_STATES, Clocks, relative
-from duly.web.rendering import Here
+from duly.web.formatting import MARKS, RUN_STATES, TimeFormatter, relative
+from duly.web.rendering import PageContext
 from tests.domain.instants import moment
 
 NOON = moment("2026-04-03T12:00Z")
@@ -46,15 +46,15 @@ def test_every_state_of_a_run_has_its_own_word_and_shape():
 )
 def test_a_time_is_shown_on_the_clock_that_was_chosen(choice, own, clock, zone):
     """UX 3: in the schedule's zone, mine, or UTC; and it says which."""
-    shown = Clocks(choice, "Europe/Paris").moment(NOON, NOON, own)
+    shown = TimeFormatter(choice, "Europe/Paris").moment(NOON, NOON, own)
 
     assert (clock, zone, "now") == (shown.clock, shown.zone, shown.relative)
 
 
 def test_instants_in_a_sentence_are_shown_on_the_clock_that_was_chosen():
     """UX 3: what the engine says in UTC; names and what only looks like an instant stay."""
-    clocks = Clocks("schedule", "Europe/Paris")
-    here = Here(root="", path="/", query=(), now=NOON, clocks=clocks)
+    clocks = TimeFormatter("schedule", "Europe/Paris")
+    here = PageContext(root="", path="/", query=(), now=NOON, clocks=clocks)
     said = "due 2026-04-03T10:00:00Z as hourly@2026-04-03T10:00Z, not 2026-99-99T10:00Z"
 
     assert (

@@ -8,7 +8,7 @@ import sys
 import zoneinfo
 
 import duly
-from duly.domain.verification import Standing
+from duly.domain.verification import ProofStatus
 from duly.web.formatting import MARKS
 from tests.web.test_editor import text_of
 
@@ -103,4 +103,4 @@ def test_a_schedule_leads_to_its_proof(visitor):
 
 def test_every_standing_has_its_mark():
     """V4: by word and shape, and not by colour alone."""
-    assert {str(one) for one in Standing} <= MARKS.keys()
+    assert {str(one) for one in ProofStatus} <= MARKS.keys()

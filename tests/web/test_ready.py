@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import duly
-from duly.api.server import Listening, Serving
+from duly.api.server import BindAddress, Server
 from duly.clock import SystemClock
 from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
@@ -73,9 +73,9 @@ def on(store: Any, clock: Clock | None = None) -> Iterator[duly.App]:
 
 
 @contextmanager
-def beginning(app: duly.App) -> Iterator[tuple[Serving, threading.Thread, threading.Event]]:
+def beginning(app: duly.App) -> Iterator[tuple[Server, threading.Thread, threading.Event]]:
     """Begin to serve; lend who serves, its thread, and whether it can be reached."""
-    serving, ready = Serving(app, Listening(port=0), make=Console), threading.Event()
+    serving, ready = Server(app, BindAddress(port=0), make=Console), threading.Event()
     thread = threading.Thread(target=serving.run, args=(ready.set,))
     thread.start()
     try:

@@ -14,13 +14,13 @@ from aiohttp import web
 from duly.domain.enums import Lane, Origin, RunState, TaskKind
 from duly.domain.ids import RunId, ordered_run_id
 from duly.domain.outbound_urls import read_allow_list
-from duly.domain.runs import Progress, RunRecord, TaskPolicy, Tries
+from duly.domain.runs import AttemptCounts, Progress, RunRecord, TaskPolicy
 from duly.domain.schedules import Call
 from duly.domain.secret_refs import Secret, SecretReference
 from duly.domain.tasks import NO_LIMITS, TaskLimits
 from duly.domain.webhooks import WebhookPlan, read_webhook_plan
 from duly.engine.executors.address_guard import look_up
-from duly.engine.executors.task_output import Concealer
+from duly.engine.executors.task_output import Redactor
 from duly.engine.executors.webhook_executor import WebhookExecutor, WebhookSettings
 from duly.engine.manual_clock import START_US, ManualClock
 from duly.store.ports.execution import ClaimedRun
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from duly.domain.outcomes import End
     from duly.domain.secret_refs import ReadSecret
-    from duly.domain.tasks import Live
+    from duly.domain.tasks import RunContext
     from duly.engine.executors.address_guard import Lookup
     from duly.engine.executors.executor import Runnable
     from duly.telemetry.tracing import AttemptTrace
@@ -177,7 +177,7 @@ class Told:
     is_cancelled: bool = False
     lines: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
-    concealer: Concealer = field(default_factory=Concealer)
+    concealer: Redactor = field(default_factory=Redactor)
 
     def advance(self, progress: Progress) -> None:
         raise NotImplementedError
@@ -221,7 +221,7 @@ class Attempt:
         self.claimed = claimed
         self.runnable: Runnable = Hook(plan, arguments)
         self.told = Told()
-        self.live = cast("Live", self.told)
+        self.live = cast("RunContext", self.told)
         self.has_begun = threading.Event()
         self._is_over = threading.Event()
         self._ends: list[End] = []
@@ -244,7 +244,7 @@ class Attempt:
         return self._ends[0]
 
 
-def claimed_run(claimed_at: int = START_US, tries: Tries | None = None) -> ClaimedRun:
+def claimed_run(claimed_at: int = START_US, tries: AttemptCounts | None = None) -> ClaimedRun:
     record = RunRecord(
         id=RunId(ordered_run_id("rerun", START_US, b"again")),
         tenant="default",
@@ -265,7 +265,7 @@ def claimed_run(claimed_at: int = START_US, tries: Tries | None = None) -> Claim
         state_reason=None,
         finished_at=None,
     )
-    tries = tries or Tries(fence=7, attempt=3, charged=2, begun_at=START_US)
+    tries = tries or AttemptCounts(fence=7, attempt=3, charged=2, begun_at=START_US)
     return ClaimedRun.of(record, tries, claimed_at)
 
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from duly.domain.outbound_urls import Place, judge, read_allow_list, read_web_address
+from duly.domain.outbound_urls import ConnectTarget, judge, read_allow_list, read_web_address
 from duly.domain.outcomes import Failed
 from duly.domain.runs import Reason
 from duly.engine.executors.address_guard import AddressGuard, RefusedAddress
@@ -342,7 +342,7 @@ def test_every_address_of_the_special_networks_is_out_of_bounds():
     wrong = [
         str(ip)
         for ip in probes
-        if (not ip.is_global or ip.is_multicast) and judge(Place("", ip, 80), ()) is None
+        if (not ip.is_global or ip.is_multicast) and judge(ConnectTarget("", ip, 80), ()) is None
     ]
 
     assert [] == wrong

@@ -18,7 +18,7 @@ from duly.client.run_context import SecretSources, secret
 from duly.domain.outcomes import Failed, Succeeded
 from duly.domain.runs import Reason
 from duly.domain.secret_refs import Secret, SecretReference, read_reference
-from duly.engine.executors.task_output import Concealer
+from duly.engine.executors.task_output import Redactor
 from duly.errors import NoSecret, UsageError
 from tests.each_row import each_row
 from tests.webhooks.rig import KEY, SECRETS, TOKEN
@@ -145,7 +145,7 @@ def test_an_address_that_is_none_is_still_a_secret():
 
 def hidden(value, text):
     """Return a text as a worker stores it that has read this secret."""
-    concealer = Concealer()
+    concealer = Redactor()
     for shape in Secret(value).shapes():
         concealer.add(shape)
     return concealer.hide(text)

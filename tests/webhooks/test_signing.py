@@ -12,7 +12,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from duly.clock import SystemClock
 from duly.domain.ids import identity_text
 from duly.domain.outcomes import Failed
-from duly.domain.runs import Reason, Tries
+from duly.domain.runs import AttemptCounts, Reason
 from duly.domain.secret_refs import Secret, SecretReference
 from duly.domain.webhooks import signing_key
 from duly.errors import NoSecret
@@ -70,7 +70,7 @@ def test_attempts_of_one_run_share_the_id_and_differ_in_time_and_signature(recei
     sending = sender(receiver.place)
     first = claimed_run()
     later = first.claimed_at + 60_000_000
-    second = ClaimedRun.of(first.record, Tries(fence=8, attempt=4), later)
+    second = ClaimedRun.of(first.record, AttemptCounts(fence=8, attempt=4), later)
     for claimed in (first, second):
         sending.send(receiver.url, claimed=claimed)
     one, other = (seen.headers for seen in receiver.seen)

@@ -48,13 +48,14 @@ from duly.api.handlers import (
     vitals,
 )
 from duly.api.handlers.events import follow_events
-from duly.api.middleware import Front, Watching, read_raw
-from duly.api.repeating import KEY_HEADER, Repeatable, carry_out, read_key, request_hash
+from duly.api.middleware import EventSubscription, Middleware, read_raw
+from duly.api.repeating import KEY_HEADER, KeyedRequest, carry_out, read_key, request_hash
 from duly.api.requests import (
     EVENT_STREAM,
     JSON,
     MEDIA_TYPE,
     answer_headers,
+    api_error,
     check_accept,
     check_body_headers,
     headers_of,
@@ -63,14 +64,13 @@ from duly.api.requests import (
     read_body,
     read_query,
     read_version,
-    refuse,
     version_tag,
 )
-from duly.api.route import PREFIX, Answer, Received
+from duly.api.route import PREFIX, ApiRequest, ApiResponse
 from duly.app.metrics import measure
 from duly.domain.auth import Scope
 from duly.errors import Forbidden, shown
-from duly.store.ports.auth import Answer as KeptAnswer
+from duly.store.ports.auth import StoredResponse as KeptAnswer
 from duly.telemetry.prometheus import MEDIA_TYPE as METRICS
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ if TYPE_CHECKING:
     from starlette.types import Scope as Connection
 
     from duly.api.middleware import ApiSettings
-    from duly.api.ordering import Ordered
+    from duly.api.ordering import IdempotentOrder
     from duly.api.route import Route
     from duly.app import App
-    from duly.client.access import Doorkeeper
+    from duly.client.access import TokenAuthenticator
     from duly.clock import Clock
     from duly.domain.auth import Principal
 
@@ -119,7 +119,7 @@ ROUTES: tuple[Route, ...] = (
 PATH_LENGTH_MAX = 8000
 
 
-class Found(Protocol):
+class Match(Protocol):
     """What can be found: a route of the API, or a page of the console."""
 
     @property
@@ -133,7 +133,7 @@ class Found(Protocol):
         ...
 
 
-R = TypeVar("R", bound=Found)
+R = TypeVar("R", bound=Match)
 
 
 class Table(Generic[R]):
@@ -157,9 +157,9 @@ class Table(Generic[R]):
         if allowed:
             names = ", ".join(sorted(set(allowed)))
             problem = f"{method} is not what can be done here"
-            raise refuse(405, "method-not-allowed", problem, f"use {names}", Allow=names)
+            raise api_error(405, "method-not-allowed", problem, f"use {names}", Allow=names)
         problem = "there is no such path"
-        raise refuse(404, "not-found", problem, f"see {PREFIX}/openapi.json for those there are")
+        raise api_error(404, "not-found", problem, f"see {PREFIX}/openapi.json for those there are")
 
 
 def path_parts(scope: Mapping[str, Any]) -> list[str]:
@@ -168,7 +168,7 @@ def path_parts(scope: Mapping[str, Any]) -> list[str]:
     text = quote(scope["path"]) if raw is None else raw.decode("latin-1").partition("?")[0]
     if len(text) > PATH_LENGTH_MAX:
         problem = "the path is too long"
-        raise refuse(414, "path-too-long", problem, f"at most {PATH_LENGTH_MAX:,} characters")
+        raise api_error(414, "path-too-long", problem, f"at most {PATH_LENGTH_MAX:,} characters")
     root = quote(scope.get("root_path", ""))
     if root and text.startswith(root):
         text = text[len(root) :]
@@ -176,7 +176,7 @@ def path_parts(scope: Mapping[str, Any]) -> list[str]:
         return [unquote(part, errors="strict") for part in _parts(text)]
     except UnicodeDecodeError as error:
         problem = "the path is not text"
-        raise refuse(400, "unreadable-path", problem, "percent-encode it as UTF-8") from error
+        raise api_error(400, "unreadable-path", problem, "percent-encode it as UTF-8") from error
 
 
 def _parts(path: str) -> list[str]:
@@ -209,11 +209,11 @@ class Api:
         app: App,
         settings: ApiSettings | None = None,
         *,
-        keeper: Doorkeeper | None = None,
+        keeper: TokenAuthenticator | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._app = app
-        self.front = Front(app, settings, keeper=keeper, clock=clock)
+        self.front = Middleware(app, settings, keeper=keeper, clock=clock)
         self._settings = self.front.settings
         self._table = Table(ROUTES, PREFIX)
         self._always = answer_headers(self._settings)
@@ -277,7 +277,7 @@ class Api:
         check_body_headers(route, request.headers, self._settings)
         raw = await read_raw(request, self._settings)
         match = request.headers.get("if-match")
-        received = Received(
+        received = ApiRequest(
             app=self._app if known is None else self._acting(request, known),
             known=known,
             door=door,
@@ -299,13 +299,13 @@ class Api:
         """Return the application as it acts for whoever asks, in the tenant that they name."""
         return self.front.acting(request, principal, request.headers.get(TENANT_HEADER))
 
-    async def _stream(self, received: Received, request: Request) -> Response:
+    async def _stream(self, received: ApiRequest, request: Request) -> Response:
         """Answer with events as they happen, for as long as whoever asks may see them."""
         front = self.front
         first = (await front.in_thread(follow_events, received)).value
         recheck = partial(front.door_for(request).who, request.method, request.headers)
         is_of_all: bool = received.query.all_tenants
-        watching = Watching(received.app, received.principal, first, recheck, is_of_all)
+        watching = EventSubscription(received.app, received.principal, first, recheck, is_of_all)
         return front.stream(watching)
 
     async def _metrics(self, request: Request) -> Response:
@@ -333,18 +333,18 @@ class Api:
         return Response(b"ok\n" if status == 200 else b"not ready\n", status_code=status)
 
 
-def _do(route: Route, received: Received, order: Repeatable | None) -> KeptAnswer:
+def _do(route: Route, received: ApiRequest, order: KeyedRequest | None) -> KeptAnswer:
     """Carry a request out; an order under a key once only."""
     if order is None:
         return _written(route, route.handler(received))
 
-    def once(ordered: Ordered) -> KeptAnswer:
+    def once(ordered: IdempotentOrder) -> KeptAnswer:
         return _written(route, route.handler(replace(received, ordered=ordered)))
 
     return carry_out(received.app.store, order, once)
 
 
-def _do_heard(route: Route, received: Received, order: Repeatable | None) -> KeptAnswer:
+def _do_heard(route: Route, received: ApiRequest, order: KeyedRequest | None) -> KeptAnswer:
     """Carry a request out, below the span that whoever asks tells of (V2)."""
     from duly.telemetry.otel import heard_from
 
@@ -352,7 +352,9 @@ def _do_heard(route: Route, received: Received, order: Repeatable | None) -> Kep
         return _do(route, received, order)
 
 
-def _order_of(route: Route, received: Received, raw: bytes, request: Request) -> Repeatable | None:
+def _order_of(
+    route: Route, received: ApiRequest, raw: bytes, request: Request
+) -> KeyedRequest | None:
     """Return what makes a request an order that may be given again, if it has a key."""
     key = request.headers.get(KEY_HEADER)
     if key is None or not route.is_idempotent:
@@ -360,7 +362,7 @@ def _order_of(route: Route, received: Received, raw: bytes, request: Request) ->
     said = request.headers.get("if-match", "")
     path = "/".join(path_parts(request.scope)).encode("utf-8", "surrogatepass")
     parts = (request.method.encode(), path, request.scope.get("query_string", b""))
-    return Repeatable(
+    return KeyedRequest(
         tenant=received.app.tenant,
         principal=received.principal,
         key=read_key(key),
@@ -369,9 +371,9 @@ def _order_of(route: Route, received: Received, raw: bytes, request: Request) ->
     )
 
 
-def _written(route: Route, answered: msgspec.Struct | Answer) -> KeptAnswer:
+def _written(route: Route, answered: msgspec.Struct | ApiResponse) -> KeptAnswer:
     """Write an answer as it is sent."""
-    answer = answered if isinstance(answered, Answer) else Answer(value=answered)
+    answer = answered if isinstance(answered, ApiResponse) else ApiResponse(value=answered)
     headers = dict(answer.headers)
     if answer.version is not None:
         headers["ETag"] = version_tag(answer.version)

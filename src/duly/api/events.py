@@ -22,7 +22,7 @@ import anyio.to_thread
 import msgspec
 from starlette.responses import StreamingResponse
 
-from duly.api.requests import EVENT_STREAM, refuse
+from duly.api.requests import EVENT_STREAM, api_error
 from duly.errors import Forbidden, StoreError, Unauthenticated, UsageError
 from duly.interface.schedules import Entry
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from duly.api.middleware import ApiSettings
-    from duly.api.route import Received
+    from duly.api.route import ApiRequest
     from duly.client.audit import EventPage
 
 
@@ -42,7 +42,7 @@ _NUMBER_LENGTH_MAX = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Follower:
+class EventStream:
     """Somebody who follows: where from, and how more is asked for."""
 
     first: EventPage
@@ -65,10 +65,10 @@ class Streams:
         """Count somebody in; refuse one too many, of all and of one principal's own."""
         if self._open.total() >= self._settings.streams_max:
             problem = f"{self._open.total()} follow events already"
-            raise refuse(503, "too-many-streams", problem, "try again later", Retry_After="5")
+            raise api_error(503, "too-many-streams", problem, "try again later", Retry_After="5")
         if self._open[principal] >= self._settings.streams_of_one_max:
             problem = f"{self._open[principal]} of yours follow events already"
-            raise refuse(429, "too-many-streams", problem, "close one of them", Retry_After="5")
+            raise api_error(429, "too-many-streams", problem, "close one of them", Retry_After="5")
         self._open[principal] += 1
 
     def leave(self, principal: bytes) -> None:
@@ -83,7 +83,7 @@ class Streams:
         if self._ended is not None:
             self._ended.set()
 
-    async def follow(self, follower: Follower) -> AsyncIterator[bytes]:
+    async def follow(self, follower: EventStream) -> AsyncIterator[bytes]:
         """Tell what happens until somebody goes."""
         try:
             page, silence = follower.first, 0.0
@@ -130,7 +130,7 @@ class EventResponse(StreamingResponse):
             self._leave()
 
 
-def read_place(received: Received) -> int | None:
+def read_place(received: ApiRequest) -> int | None:
     """Return the number after which somebody wants to be told; None for from now on."""
     said = received.headers.get(LAST_HEADER)
     if said is None or not said.strip():
@@ -142,7 +142,7 @@ def read_place(received: Received) -> int | None:
     return int(said)
 
 
-def is_of_all(received: Received) -> bool:
+def is_of_all(received: ApiRequest) -> bool:
     """Say whether all tenants are meant; refuse it to who may not see them."""
     is_whole: bool = received.query.all_tenants
     if is_whole and not received.principal.is_everywhere:
@@ -182,8 +182,8 @@ class Threads:
         """Carry something out that may block; refuse it when it takes too long, or can't begin."""
         if self._stuck >= self._settings.threads_max:
             problem = "all that was asked before is still being carried out"
-            raise refuse(503, "too-busy", problem, "try again later", Retry_After="5")
-        errand = _Errand(self, function)
+            raise api_error(503, "too-busy", problem, "try again later", Retry_After="5")
+        errand = _WorkItem(self, function)
         try:
             with anyio.move_on_after(self._settings.answer_seconds_max):
                 return await anyio.to_thread.run_sync(
@@ -192,7 +192,7 @@ class Threads:
         finally:
             errand.give_up()
         problem = "it took too long, and it is not known whether it was carried out"
-        raise refuse(504, "no-answer", problem, "give it again under the same Idempotency-Key")
+        raise api_error(504, "no-answer", problem, "give it again under the same Idempotency-Key")
 
     def count_stuck(self, change: int) -> None:
         """Count one more that goes on alone, or one fewer."""
@@ -200,7 +200,7 @@ class Threads:
             self._stuck += change
 
 
-class _Errand(Generic[T]):
+class _WorkItem(Generic[T]):
     """One call, and whether somebody waits for it."""
 
     def __init__(self, threads: Threads, function: Callable[[], T]) -> None:

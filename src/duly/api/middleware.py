@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from duly.api.events import PAGE, EventResponse, Follower, Streams, Threads
-from duly.api.requests import check_csrf, check_host, check_origin, refuse, too_large
+from duly.api.events import PAGE, EventResponse, EventStream, Streams, Threads
+from duly.api.requests import api_error, check_csrf, check_host, check_origin, too_large
 from duly.clock import SystemClock
 from duly.domain.audit import Actor
 from duly.domain.auth import PrincipalKind, Refusal, Scope, unauthenticated
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from duly.app import App
-    from duly.client.access import Doorkeeper, NewSession
+    from duly.client.access import NewSession, TokenAuthenticator
     from duly.client.audit import EventPage
     from duly.clock import Clock
     from duly.domain.auth import Principal
@@ -128,20 +128,20 @@ _COOKIES_LENGTH_MAX = 8000
 _BEARER = "bearer "
 
 
-class Door:
+class Authenticator:
     """Says who asks."""
 
     def __init__(
-        self, keeper: Doorkeeper, settings: ApiSettings, address: str | None = None
+        self, keeper: TokenAuthenticator, settings: ApiSettings, address: str | None = None
     ) -> None:
         self._keeper = keeper
         self._settings = settings
         self._address = address
         """From where whoever stands before it has come."""
 
-    def asked_from(self, address: str | None) -> Door:
+    def asked_from(self, address: str | None) -> Authenticator:
         """Return the same door, for somebody who comes from there."""
-        return Door(self._keeper, self._settings, address)
+        return Authenticator(self._keeper, self._settings, address)
 
     def who(self, method: str, headers: Mapping[str, str]) -> Principal:
         """Return who asks; refuse a stranger, and an order by a cookie that somebody else used."""
@@ -212,7 +212,7 @@ PRINCIPALS_MAX = 10_000
 """How many are remembered; whoever was silent longest is forgotten first, with a full bucket."""
 
 
-class Pace:
+class RateLimiter:
     """Says whether a principal may ask once more."""
 
     def __init__(self, settings: ApiSettings, clock: Clock) -> None:
@@ -234,7 +234,7 @@ class Pace:
                 self._buckets.popitem(last=False)
         if not is_enough:
             problem = f"more than {self._fill} requests a second come from you"
-            raise refuse(429, "too-many-requests", problem, "ask less often", Retry_After="1")
+            raise api_error(429, "too-many-requests", problem, "ask less often", Retry_After="1")
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -278,7 +278,7 @@ SOURCE = "api"
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class EventSubscription:
     """Somebody who follows events: as whom, from where, and how it is seen that they still may."""
 
     app: App
@@ -289,7 +289,7 @@ class Watching:
     """Whether they follow what happens to every tenant."""
 
 
-class Front:
+class Middleware:
     """Everything between a connection and a handler."""
 
     def __init__(
@@ -297,16 +297,16 @@ class Front:
         app: App,
         settings: ApiSettings | None = None,
         *,
-        keeper: Doorkeeper | None = None,
+        keeper: TokenAuthenticator | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.app = app
         self.settings = settings or ApiSettings()
         self.keeper = keeper or app.doorkeeper(SOURCE)
-        self.door = Door(self.keeper, self.settings)
+        self.door = Authenticator(self.keeper, self.settings)
         self.streams = Streams(self.settings)
         self.clock = clock or SystemClock()
-        self._pace = Pace(self.settings, self.clock)
+        self._pace = RateLimiter(self.settings, self.clock)
         self._threads = Threads(self.settings)
 
     @property
@@ -324,7 +324,7 @@ class Front:
         self._pace.require(principal.id)
         principal.require(Scope(scope))
 
-    def door_for(self, request: Request) -> Door:
+    def door_for(self, request: Request) -> Authenticator:
         """Return the door as a request stands before it: from where it comes, is on record."""
         return self.door.asked_from(caller_address(request, self.settings.proxies))
 
@@ -343,7 +343,7 @@ class Front:
         """Carry something out that may block, in one of the bounded number of threads."""
         return await self._threads.run(partial(function, *args))
 
-    def stream(self, watching: Watching) -> Response:
+    def stream(self, watching: EventSubscription) -> Response:
         """Answer with events as they happen, for as long as whoever asks may see them."""
         principal = watching.principal.id
         self.streams.enter(principal)
@@ -354,7 +354,7 @@ class Front:
             look = partial(watching.app.events.after, all_tenants=watching.is_of_all)
             return await self.in_thread(partial(look, number, limit=PAGE))
 
-        told = self.streams.follow(Follower(first=watching.first, after=after))
+        told = self.streams.follow(EventStream(first=watching.first, after=after))
         return EventResponse(told, partial(self.streams.leave, principal))
 
 
@@ -370,4 +370,4 @@ async def read_raw(request: Request, settings: ApiSettings) -> bytes:
             parts.append(part)
         return b"".join(parts)
     problem = "the body took too long to arrive"
-    raise refuse(408, "too-slow", problem, "send it at once", Connection="close")
+    raise api_error(408, "too-slow", problem, "send it at once", Connection="close")

@@ -149,12 +149,12 @@ def _responses(route: Route, shapes: _Shapes) -> dict[str, Any]:
         well["headers"] = {REPLAYED_HEADER: {"schema": {"type": "string"}}}
     refusals = {
         str(status): {"$ref": f"#/components/responses/{_response_name(status)}"}
-        for status in sorted(refusals_of(route))
+        for status in sorted(error_statuses(route))
     }
     return {str(route.status): well, **refusals}
 
 
-def refusals_of(route: Route) -> frozenset[int]:
+def error_statuses(route: Route) -> frozenset[int]:
     """Return the statuses that an operation may be refused with."""
     found = set(EVERYWHERE | route.errors)
     if route.scope is not None:

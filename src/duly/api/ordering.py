@@ -12,7 +12,7 @@ _DRAW_BYTES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class IdempotentOrder:
     """An order under a key: what is the same whenever it is given again."""
 
     nonce: bytes

@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from duly.api.ordering import Ordered
-from duly.api.requests import MEDIA_TYPE, problem_of, refuse
+from duly.api.ordering import IdempotentOrder
+from duly.api.requests import MEDIA_TYPE, api_error, problem_of
 from duly.domain.auth import order_nonce
 from duly.errors import DulyError, StoreError, UsageError
 from duly.store.ports.auth import (
     ANSWER_BYTES_MAX,
     IDEMPOTENCY_KEY_LENGTH_MAX,
-    Answer,
-    AnswerKey,
-    BeginAnswer,
+    BeginRequest,
     FinishAnswer,
+    IdempotencyKey,
+    IdempotencyStatus,
     KeepsTenants,
-    Standing,
+    StoredResponse,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.api.requests import Refused
+    from duly.api.requests import ApiError
     from duly.domain.auth import Principal
     from duly.store.ports import Store
 
@@ -42,7 +42,7 @@ REPLAYED_HEADER = "Idempotency-Replayed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeatable:
+class KeyedRequest:
     """An order under a key."""
 
     tenant: str
@@ -68,32 +68,34 @@ def request_hash(*parts: bytes) -> bytes:
     return sha256(framed).digest()
 
 
-def carry_out(store: Store, order: Repeatable, do: Callable[[Ordered], Answer]) -> Answer:
+def carry_out(
+    store: Store, order: KeyedRequest, do: Callable[[IdempotentOrder], StoredResponse]
+) -> StoredResponse:
     """Carry an order out, or give the answer that it was given before."""
-    key = AnswerKey(tenant=order.tenant, principal=order.principal.id, key=order.key)
+    key = IdempotencyKey(tenant=order.tenant, principal=order.principal.id, key=order.key)
     store = store.within(order.tenant) if isinstance(store, KeepsTenants) else store
-    announced = store.begin_answer(BeginAnswer(key=key, request_hash=order.request_hash))
+    announced = store.begin_answer(BeginRequest(key=key, request_hash=order.request_hash))
     match announced.standing:
-        case Standing.RUNNING:
+        case IdempotencyStatus.RUNNING:
             problem = "an order under this Idempotency-Key is being carried out"
             remedy = "ask again in a moment, under the same key"
-            raise refuse(409, "still-running", problem, remedy, Retry_After="1")
-        case Standing.DIFFERENT:
+            raise api_error(409, "still-running", problem, remedy, Retry_After="1")
+        case IdempotencyStatus.DIFFERENT:
             problem = "another order was given under this Idempotency-Key"
-            raise refuse(422, "key-reused", problem, "give each order a key of its own")
-        case Standing.ANSWERED:
+            raise api_error(422, "key-reused", problem, "give each order a key of its own")
+        case IdempotencyStatus.ANSWERED:
             kept = announced.answer
             assert kept is not None, "an order that was answered has an answer"
             headers = {**kept.headers, REPLAYED_HEADER: "true"}
-            return Answer(status=kept.status, headers=headers, body=kept.body)
-        case Standing.BEGUN if announced.is_taken_over and order.is_once_only:
+            return StoredResponse(status=kept.status, headers=headers, body=kept.body)
+        case IdempotencyStatus.BEGUN if announced.is_taken_over and order.is_once_only:
             store.finish_answer(FinishAnswer(key=key, fence=announced.fence, answer=_unknown()))
             return _unknown()
-        case Standing.BEGUN:
+        case IdempotencyStatus.BEGUN:
             pass
     nonce = order_nonce(order.tenant, order.principal.id, order.key)
     try:
-        answer = do(Ordered(nonce, announced.begun_at))
+        answer = do(IdempotentOrder(nonce, announced.begun_at))
     except StoreError:
         # It may have been carried out, and the word of it lost: it stays announced.
         raise
@@ -105,21 +107,21 @@ def carry_out(store: Store, order: Repeatable, do: Callable[[Ordered], Answer]) 
     return answer
 
 
-def _unknown() -> Answer:
+def _unknown() -> StoredResponse:
     """Answer an order that may have been carried out by a server that is gone."""
     problem = "the server that was given this order is gone, and nobody knows whether it did it"
     remedy = "look at what it is about; if it was not done, give the order again under a new key"
-    return _refused(refuse(409, "outcome-unknown", problem, remedy))
+    return _refused(api_error(409, "outcome-unknown", problem, remedy))
 
 
-def _too_long() -> Answer:
+def _too_long() -> StoredResponse:
     """Answer an order that was carried out, and whose answer no store should keep for a day."""
     problem = "this order was carried out, and its answer was too long to be kept"
-    return _refused(refuse(409, "answer-gone", problem, "look at what it is about"))
+    return _refused(api_error(409, "answer-gone", problem, "look at what it is about"))
 
 
-def _refused(refused: Refused) -> Answer:
+def _refused(refused: ApiError) -> StoredResponse:
     told = problem_of(refused)
-    return Answer(
+    return StoredResponse(
         status=told.status, headers={"Content-Type": MEDIA_TYPE}, body=msgspec.json.encode(told)
     )

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from duly.client.declarations import Spoken, spoken_timetable
+from duly.client.declarations import TypedTimetable, spoken_timetable
 from duly.errors import (
     Conflict,
     DulyError,
@@ -72,7 +72,7 @@ _STATUSES: tuple[tuple[type[DulyError], int], ...] = (
 """The first that an error is, counts."""
 
 
-class Refused(DulyError):  # noqa: N818 - the tree reads as what happened
+class ApiError(DulyError):
     """A request that HTTP itself has a status for, before anybody was asked anything."""
 
     code = "refused"
@@ -99,10 +99,12 @@ class Refusal:
         return f"{self.problem}; {self.remedy}"
 
 
-def refuse(status: int, code: str, problem: str, remedy: str, **headers: str) -> Refused:
+def api_error(status: int, code: str, problem: str, remedy: str, **headers: str) -> ApiError:
     """Return the refusal of a request; names of headers are written with underscores."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Refused(Refusal(status=status, code=code, problem=problem, remedy=remedy, headers=named))
+    return ApiError(
+        Refusal(status=status, code=code, problem=problem, remedy=remedy, headers=named)
+    )
 
 
 INTERNAL = Refusal(
@@ -115,7 +117,7 @@ INTERNAL = Refusal(
 
 def problem_of(error: Exception) -> Problem:
     """Return what is told about an error."""
-    if isinstance(error, Refused):
+    if isinstance(error, ApiError):
         return _refusal_problem(error.refusal)
     if not isinstance(error, DulyError):
         return _refusal_problem(INTERNAL)
@@ -155,7 +157,7 @@ def headers_of(error: Exception) -> dict[str, str]:
 
 def _headers(error: Exception) -> Iterator[tuple[str, str]]:
     match error:
-        case Refused(refusal=refusal):
+        case ApiError(refusal=refusal):
             yield from refusal.headers.items()
         case Unauthenticated():
             yield "WWW-Authenticate", 'Bearer realm="duly"'
@@ -205,7 +207,7 @@ def read_body(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - of the type th
     if route.body is None:
         if raw:
             problem = "a body says nothing here"
-            raise refuse(400, "unreadable-body", problem, "send none")
+            raise api_error(400, "unreadable-body", problem, "send none")
         return None
     if not raw and route.is_body_optional:
         raw = b"{}"
@@ -215,7 +217,7 @@ def read_body(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - of the type th
         raise _invalid(str(error), _decoded(raw)) from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         problem = "the body is not JSON" if raw else "there is no body"
-        raise refuse(400, "unreadable-body", problem, "send a JSON object") from error
+        raise api_error(400, "unreadable-body", problem, "send a JSON object") from error
 
 
 def read_query(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - as above
@@ -258,7 +260,7 @@ def read_version(text: str | None) -> int | None:
     found = _VERSION.fullmatch(text.strip())
     if found is None:
         problem = "If-Match is no version that anything here ever had"
-        raise refuse(412, "outdated", problem, 'give the ETag as it was sent, such as "3"')
+        raise api_error(412, "outdated", problem, 'give the ETag as it was sent, such as "3"')
     return int(found[1])
 
 
@@ -274,7 +276,7 @@ def require_version(header: int | None, body: int | None, *, is_any: bool = Fals
     found = body if header is None else header
     if found is None and not is_any:
         problem = "an edit must say which version it is based on"
-        raise refuse(428, "version-needed", problem, "send If-Match with the ETag that you saw")
+        raise api_error(428, "version-needed", problem, "send If-Match with the ETag that you saw")
     return found
 
 
@@ -315,10 +317,10 @@ def read_pairs(raw: bytes) -> dict[str, list[str]]:
             max_num_fields=QUERY_FIELDS_MAX,
         )
     except UnicodeDecodeError as error:
-        raise refuse(400, "unreadable-query", "the query is not text", remedy) from error
+        raise api_error(400, "unreadable-query", "the query is not text", remedy) from error
     except ValueError as error:
         problem = f"the query has more than {QUERY_FIELDS_MAX} fields"
-        raise refuse(400, "unreadable-query", problem, "give fewer") from error
+        raise api_error(400, "unreadable-query", problem, "give fewer") from error
     found: dict[str, list[str]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)
@@ -387,7 +389,7 @@ def _read(rule: Rule, seed: str | None) -> Timetable:
         raise UsageError("when", rule.when, "is one of two ways to say it", remedy)
     said = {name: value for name in _BESIDE if (value := getattr(rule, name)) is not None}
     if rule.when is not None:
-        return spoken_timetable(Spoken(when=rule.when, seed=seed, **said))
+        return spoken_timetable(TypedTimetable(when=rule.when, seed=seed, **said))
     if said:
         name = next(iter(said))
         remedy = "write it in the timetable itself"
@@ -429,7 +431,9 @@ def check_host(headers: Headers, settings: ApiSettings) -> None:
     named = headers.getlist("host")
     if len(named) != 1 or _name_of(named[0]) not in settings.hosts:
         problem = "the request is for a name that this server does not have"
-        raise refuse(421, "host-refused", problem, "ask for a name that it was told to answer to")
+        raise api_error(
+            421, "host-refused", problem, "ask for a name that it was told to answer to"
+        )
 
 
 def check_origin(method: str, headers: Headers, settings: ApiSettings) -> None:
@@ -440,7 +444,7 @@ def check_origin(method: str, headers: Headers, settings: ApiSettings) -> None:
     scheme = "https" if settings.is_secure else "http"
     if origin.lower() != f"{scheme}://{headers['host'].lower()}":
         problem = "the order comes from a page of another origin"
-        raise refuse(403, "origin-refused", problem, "give it from this server's own pages")
+        raise api_error(403, "origin-refused", problem, "give it from this server's own pages")
 
 
 def check_csrf(method: str, headers: Mapping[str, str], session_secret: str) -> None:
@@ -450,7 +454,9 @@ def check_csrf(method: str, headers: Mapping[str, str], session_secret: str) -> 
     shown = headers.get(CSRF_HEADER, "")
     if not hmac.compare_digest(shown.encode(), csrf_token(session_secret).encode()):
         problem = "an order by cookie must show the session's own token"
-        raise refuse(403, "csrf-refused", problem, f"send {CSRF_HEADER} as POST /session gave it")
+        raise api_error(
+            403, "csrf-refused", problem, f"send {CSRF_HEADER} as POST /session gave it"
+        )
 
 
 def csrf_token(session_secret: str) -> str:
@@ -463,10 +469,10 @@ def check_body_headers(route: Route, headers: Headers, settings: ApiSettings) ->
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         # A few bytes can unfold into more than a server has.
         problem = "the body is compressed"
-        raise refuse(415, "unsupported-media-type", problem, "send it as it is")
+        raise api_error(415, "unsupported-media-type", problem, "send it as it is")
     length = headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > 18:
-        raise refuse(400, "unreadable-body", "Content-Length is no length", "give a number")
+        raise api_error(400, "unreadable-body", "Content-Length is no length", "give a number")
     if int(length) > settings.body_bytes_max:
         raise too_large(settings)
     media = headers.get("content-type")
@@ -477,7 +483,7 @@ def check_body_headers(route: Route, headers: Headers, settings: ApiSettings) ->
     charset = parameters.strip().lower().replace(" ", "").replace('"', "")
     if kind.strip().lower() != JSON or charset not in {"", "charset=utf-8"}:
         problem = "the body is not said to be JSON in UTF-8"
-        raise refuse(415, "unsupported-media-type", problem, f"send Content-Type: {JSON}")
+        raise api_error(415, "unsupported-media-type", problem, f"send Content-Type: {JSON}")
 
 
 def check_accept(headers: Headers, kind: str = JSON) -> None:
@@ -491,13 +497,13 @@ def check_accept(headers: Headers, kind: str = JSON) -> None:
         is_none = any(part.replace(" ", "") in {"q=0", "q=0.0"} for part in parameters)
         if media in {kind, f"{family}/*", "*/*"} and not is_none:
             return
-    raise refuse(406, "not-acceptable", f"the answer is {kind}", f"accept {kind}")
+    raise api_error(406, "not-acceptable", f"the answer is {kind}", f"accept {kind}")
 
 
 def too_large(settings: ApiSettings) -> Exception:
     """Return the refusal of a body that is too large."""
     remedy = f"send at most {settings.body_bytes_max:,} bytes"
-    return refuse(413, "too-large", "the body is too large", remedy, Connection="close")
+    return api_error(413, "too-large", "the body is too large", remedy, Connection="close")
 
 
 def answer_headers(settings: ApiSettings) -> dict[str, str]:

@@ -15,8 +15,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from duly.api.middleware import Door
-    from duly.api.ordering import Ordered
+    from duly.api.middleware import Authenticator
+    from duly.api.ordering import IdempotentOrder
     from duly.app import App
     from duly.domain.auth import Principal
 
@@ -26,14 +26,14 @@ Method = Literal["GET", "POST", "PATCH", "PUT", "DELETE"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class ApiRequest:
     """One request as a handler sees it: read, checked, and on behalf of somebody."""
 
     app: App
     """Acts for the principal, in their tenant: whatever it is asked is theirs."""
     known: Principal | None
     """Who asks; None where anybody may."""
-    door: Door | None = None
+    door: Authenticator | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     path: Mapping[str, str] = field(default_factory=dict)
     """The named parts of the path, decoded."""
@@ -45,7 +45,7 @@ class Received:
     """What If-Match says must be the version still; None when it says nothing."""
     is_any_version: bool = False
     """Whether If-Match says that whatever there is may be changed, unseen."""
-    ordered: Ordered | None = None
+    ordered: IdempotentOrder | None = None
     """The Idempotency-Key that it came under, and since when; None without one."""
 
     @property
@@ -68,7 +68,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ApiResponse:
     """What a handler answers, when there is more to say than a value."""
 
     value: Any = None
@@ -80,7 +80,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Handler = Callable[[Received], Struct | Answer]
+Handler = Callable[[ApiRequest], Struct | ApiResponse]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

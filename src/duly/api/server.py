@@ -50,12 +50,12 @@ def chosen_port(port: int | None) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class BindAddress:
     """An address, and what protects what goes over it."""
 
     host: str = HOST_DEFAULT
     port: int = PORT_DEFAULT
-    """0: any free port, which `Serving.url` tells once it is bound."""
+    """0: any free port, which `Server.url` tells once it is bound."""
     is_behind_proxy: bool = False
     """Whether a proxy in front of it brings TLS."""
     tls_cert: Path | None = None
@@ -86,7 +86,7 @@ class Listening:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.has_tls else 'http'}://{host}:{self.port}"
 
-    def checked(self, *, has_token: bool) -> Listening:
+    def checked(self, *, has_token: bool) -> BindAddress:
         """Return it if it is safe to listen like this; `has_token`: whether any token is live."""
         require_text("host", self.host, HOST_LENGTH_MAX)
         if not 0 <= self.port <= PORT_MAX:
@@ -149,7 +149,7 @@ HEADERS_BYTES_MAX = 64 * 1024
 _LOGGER = logging.getLogger("duly.api")
 
 
-class Served(Protocol):
+class ServerAddress(Protocol):
     """What can be served: the API, or the console with the API in it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -170,16 +170,16 @@ class Served(Protocol):
         ...
 
 
-class Serving:
+class Server:
     """A server, from beginning to end."""
 
     def __init__(
         self,
         app: App,
-        listening: Listening,
+        listening: BindAddress,
         settings: ApiSettings | None = None,
         *,
-        make: Callable[[App, ApiSettings], Served] = Api,
+        make: Callable[[App, ApiSettings], ServerAddress] = Api,
     ) -> None:
         self._listening = listening
         self._api = make(app, listening.settings(settings))
@@ -291,14 +291,14 @@ def _pass_over(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
         loop.default_exception_handler(context)
 
 
-def require_free(listening: Listening) -> None:
+def require_free(listening: BindAddress) -> None:
     """Refuse an address that can't be listened on, by a sentence and not in the middle."""
     with _bound(listening, socket.SO_REUSEADDR):
         pass
 
 
 @contextmanager
-def _reserved(listening: Listening) -> Iterator[Listening]:
+def _reserved(listening: BindAddress) -> Iterator[BindAddress]:
     """Lend where to listen: a free port is kept free for the server until it has ended."""
     if listening.port:
         require_free(listening)
@@ -310,7 +310,7 @@ def _reserved(listening: Listening) -> Iterator[Listening]:
 
 
 @contextmanager
-def _bound(listening: Listening, option: int) -> Iterator[socket.socket]:
+def _bound(listening: BindAddress, option: int) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as own:
         own.setsockopt(socket.SOL_SOCKET, option, 1)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Un
 from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
 from duly.app.tracing import client_tracing
 from duly.client import enqueue
-from duly.client.access import Doorkeeper, Tokens
+from duly.client.access import TokenAuthenticator, Tokens
 from duly.client.alerts import Alerts
 from duly.client.arguments import Payload, Signature
 from duly.client.audit import Audit, Events
 from duly.client.backfills import Backfills
-from duly.client.caller import Awaited, Caller, Traces
+from duly.client.caller import Awaited, Caller, TracingHolder
 from duly.client.checking import Checks
 from duly.client.declarations import (
     APP_DEFAULT,
@@ -31,26 +31,26 @@ from duly.client.declarations import (
     code_declaration,
     reconcile,
 )
-from duly.client.enqueue import Terms, read_when
-from duly.client.export import Promises
+from duly.client.enqueue import EnqueueOptions, read_when
+from duly.client.export import Exporter
 from duly.client.inbox import Inbox
 from duly.client.limits import Breakers, Limits, Owners, Queues, Quotas, Workers
 from duly.client.parameters import read_actor, read_key, read_name, read_tenant
-from duly.client.run_context import Lending, SecretSources
+from duly.client.run_context import LentConnections, SecretSources
 from duly.client.runs import Attempts, DelayedRuns, Runs
 from duly.client.schedules import Schedules
 from duly.client.selections import ScheduleSelections, Selections
-from duly.client.status import Health, Status, judge_health, look_at_status
+from duly.client.status import Health, Status, judge_health, load_status
 from duly.client.tasks import (
     TASK_NAME_LENGTH_MAX,
     AnyTask,
-    Backing,
     BoundCall,
-    Catalogue,
     CommandOptions,
     FunctionOptions,
     Task,
+    TaskImplementation,
     TaskMaker,
+    TaskRegistry,
     Tasks,
     TaskTerms,
     WebhookOptions,
@@ -97,13 +97,12 @@ if TYPE_CHECKING:
     from duly.domain.alert_channels import ChannelConfig
     from duly.domain.runs import RunRecord
     from duly.engine.dispatcher.dispatcher import Dispatcher
-    from duly.engine.executors.executor import Catalogue as TaskCatalogue
-    from duly.engine.executors.executor import Runnable
+    from duly.engine.executors.executor import Runnable, TaskCatalogue
     from duly.engine.worker import Worker
-    from duly.entropy import Draws
+    from duly.entropy import RandomSource
     from duly.store.ports import Store
     from duly.store.ports.dispatch import Wakeups
-    from duly.store.ports.maintenance import Finding, Migration, Retention, SchemaStatus
+    from duly.store.ports.maintenance import IntegrityFinding, Migration, Retention, SchemaStatus
     from duly.store.ports.schedules import Transaction
     from duly.telemetry import Telemetry
     from duly.timetable.timetable import Timetable
@@ -210,7 +209,7 @@ class Employing:
     _caller: Caller
     _clock: Clock
     _store: LazyStore
-    _lending: Lending
+    _lending: LentConnections
 
     if TYPE_CHECKING:
 
@@ -238,7 +237,7 @@ class Employing:
         """
         from duly.engine.dispatcher.context import Node
         from duly.engine.dispatcher.dispatcher import Dispatcher
-        from duly.store.ports.dispatch import FiresAhead
+        from duly.store.ports.dispatch import PipelinedFires
 
         self._caller.require_operator("run a dispatcher")
         if settings is None:
@@ -252,7 +251,7 @@ class Employing:
             settings,
             telemetry=telemetry,
             node=node,
-            begin_fire=store.begin_fire if isinstance(store, FiresAhead) else None,
+            begin_fire=store.begin_fire if isinstance(store, PipelinedFires) else None,
             tracing=tracing,
         )
 
@@ -300,10 +299,10 @@ class Employing:
         )
         return run_app(cast("App", self), options)
 
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> TaskRegistry:
         """Return this application's tasks as a worker runs them; this opens no store."""
-        return Catalogue(
-            self.tasks, Backing(self._zone_of, self.secret_sources().read, self._lending)
+        return TaskRegistry(
+            self.tasks, TaskImplementation(self._zone_of, self.secret_sources().read, self._lending)
         )
 
     def secret_sources(self) -> SecretSources:
@@ -354,7 +353,7 @@ class Guarding:
             raise UsageError("role", role, problem, "use a store on PostgreSQL")
         return store.grant_access(role, is_undone=undo, is_dry=dry_run)
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[IntegrityFinding]:
         """Look for what must never be in the store."""
         self._caller.require_operator("look for what must never be")
         return self.store.check()
@@ -384,7 +383,7 @@ class PermittedTasks:
         return [name for name in self._catalogue.names() if self.find(name) is None]
 
 
-class Speaking:
+class AutocommitSession:
     """The parts of an application that act for whoever it speaks as."""
 
     _caller: Caller
@@ -409,7 +408,7 @@ class Speaking:
         self.owners = Owners(caller)
         self.tokens = Tokens(caller)
         self.events = Events(caller)
-        self.promises = Promises(caller)
+        self.promises = Exporter(caller)
         self.workers = Workers(caller)
         self.vitals = Vitals(caller)
         self.alerts = Alerts(caller, self._try_channel)
@@ -423,7 +422,7 @@ class Speaking:
 _API = "api"
 
 
-class App(Speaking, Declaring, Employing, Guarding):
+class App(AutocommitSession, Declaring, Employing, Guarding):
     """Tasks, and a store that keeps promises about them. Nothing is opened until it is needed."""
 
     def __init__(  # noqa: PLR0913 - each has a default that is right for most
@@ -433,7 +432,7 @@ class App(Speaking, Declaring, Employing, Guarding):
         name: str = APP_DEFAULT,
         store: Store | None = None,
         clock: Clock | None = None,
-        draws: Draws | None = None,
+        draws: RandomSource | None = None,
         tenant: str = TENANT_DEFAULT,
         actor: str | None = None,
         settings: Settings | None = None,
@@ -455,7 +454,7 @@ class App(Speaking, Declaring, Employing, Guarding):
         self._names_store = store is None
         self.demo: DemoControls | None = None
         """What pages may do in a demo; None everywhere else."""
-        self._lending = Lending(self.settings.transaction_limit)
+        self._lending = LentConnections(self.settings.transaction_limit)
         self._caller = Caller(
             open_store=self._store.get,
             clock=clock,
@@ -465,7 +464,7 @@ class App(Speaking, Declaring, Employing, Guarding):
             lending=self._lending,
             tenant=read_tenant(tenant),
             actor=read_actor(f"{name} ({_user()})" if actor is None else actor),
-            traces=Traces(client_tracing() if self.settings.traces else None),
+            traces=TracingHolder(client_tracing() if self.settings.traces else None),
         )
         self._act_as(self._caller)
 
@@ -507,13 +506,13 @@ class App(Speaking, Declaring, Employing, Guarding):
         return other
 
     @property
-    def traces(self) -> Traces:
+    def traces(self) -> TracingHolder:
         """Who is told of spans, here and in all copies of this application."""
         return self._caller.traces
 
-    def doorkeeper(self, source: str = _API) -> Doorkeeper:
+    def doorkeeper(self, source: str = _API) -> TokenAuthenticator:
         """Return whoever says who comes with a token or a session, for a server to ask."""
-        return Doorkeeper(self._store.get, self._clock, self._caller.draws, source)
+        return TokenAuthenticator(self._store.get, self._clock, self._caller.draws, source)
 
     def rehearsing(self) -> Self:
         """Return this application for a dry run: where it has no store yet, on an empty one."""
@@ -610,7 +609,7 @@ class App(Speaking, Declaring, Employing, Guarding):
         By its `key` a pending one can be moved, cancelled or, with `replace`, replaced. The same
         `id` given again is the same order. An instant in the past is refused, unless past="run".
         """
-        terms = Terms(
+        terms = EnqueueOptions(
             when=read_when(at, delay, past),
             key=read_key(key),
             queue=queue,
@@ -637,7 +636,7 @@ class App(Speaking, Declaring, Employing, Guarding):
 
         The same `ids`, one for each call, given again are the same order.
         """
-        terms = Terms(
+        terms = EnqueueOptions(
             when=read_when(at, delay, past),
             queue=queue,
             priority=priority,
@@ -677,7 +676,7 @@ class App(Speaking, Declaring, Employing, Guarding):
         no code any more, is most of what it costs; who needs the counts alone does without.
         """
         name = self.store.name
-        return look_at_status(self._caller, name, with_stale=with_stale, is_own=own)
+        return load_status(self._caller, name, with_stale=with_stale, is_own=own)
 
     def health(self, found: Status | None = None, queues: Sequence[Queue] | None = None) -> Health:
         """Say in two lights, never merged, whether time is kept and whether work gets done (V4).
@@ -690,7 +689,11 @@ class App(Speaking, Declaring, Employing, Guarding):
 
     @contextmanager
     def standing_in(
-        self, store: Store, clock: Clock, rest: Callable[[int], None], draws: Draws | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        rest: Callable[[int], None],
+        draws: RandomSource | None = None,
     ) -> Iterator[None]:
         """Have another store and clock stand in for this application's own: for tests.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from duly.app.stores import sqlite_file
 from duly.client.status import judge_health, living, skew_text
 from duly.clock import SystemClock
-from duly.engine.dispatcher.leases import is_needed
+from duly.engine.dispatcher.leases import is_leased
 from duly.errors import DulyError, NotFound, StoreError, UsageError
 from duly.timetable.data_sources import ZoneFolder
 from duly.timetable.zones import default_zones
@@ -230,7 +230,7 @@ def _fleet(app: App) -> Iterator[Check]:
     """Look at who keeps time, who works, and what waits for a person."""
     found, queues = app.status(), app.queues.list()
     health = judge_health(found, queues, app.breakers.list())
-    leases = [one for one in app.store.status().leases if is_needed(one.key)]
+    leases = [one for one in app.store.status().leases if is_leased(one.key)]
     unowned = sum(one.owner is None for one in leases)
     alive = _count(len(living(found, "dispatcher")), "dispatcher")
     owned = f"{len(leases) - unowned} of {len(leases)} leases owned"

@@ -22,7 +22,7 @@ from duly.domain.alert_rules import USUAL
 from duly.domain.alerts import AlertState
 from duly.domain.enums import RunState, ScheduleStatus
 from duly.domain.runs import TASK_GONE
-from duly.domain.vitals import look_at
+from duly.domain.vitals import summarize_runs
 from duly.errors import Forbidden, UsageError
 from duly.store.derived_queries import Reach, read_signs
 from duly.store.ports.alerts import AlertFilter
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from duly.client.limits import Queue
     from duly.client.status import Finding, Health, Status
     from duly.domain.ids import ScheduleId
-    from duly.domain.vitals import RunVital, Signs, Window
+    from duly.domain.vitals import RunVital, Signs, VitalsWindow
     from duly.store.ports.backfill import BackfillRecord
 
     Tell = Callable[[str, dict[str, object]], None]
@@ -98,13 +98,13 @@ class _Server(TCPServer):
 
     def __init__(self, place: tuple[str, int], measure: Callable[[], Measured]) -> None:
         self.measure = measure
-        super().__init__(place, _Teller)
+        super().__init__(place, _MetricsHandler)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: whoever asked has gone."""
 
 
-class _Teller(BaseHTTPRequestHandler):
+class _MetricsHandler(BaseHTTPRequestHandler):
     timeout = SECONDS_MAX
     server_version = "duly"
     sys_version = ""
@@ -362,7 +362,7 @@ def note_vitals(
     left: Counter[ScheduleId] = Counter()
     for one in backfills:
         left[one.schedule_id] += one.total - one.looked_at
-    groups: dict[tuple[str, str], list[tuple[Signs, Window]]] = {}
+    groups: dict[tuple[str, str], list[tuple[Signs, VitalsWindow]]] = {}
     for signs in found:
         record = signs.record
         window = _window(signs)
@@ -377,11 +377,11 @@ def note_vitals(
         _note_group(measured, group, members)
 
 
-def _window(signs: Signs) -> Window:
+def _window(signs: Signs) -> VitalsWindow:
     def is_checked(_: str) -> bool:
         return signs.completion.is_checked
 
-    return look_at(signs.runs, is_checked, signs.now)
+    return summarize_runs(signs.runs, is_checked, signs.now)
 
 
 def _note_lights(measured: Measured, who: tuple[str, str], signs: Signs) -> None:
@@ -412,7 +412,7 @@ def _note_runs(measured: Measured, who: tuple[str, str], signs: Signs) -> None:
     measured.note(QUEUE_DELAY, _oldest((one.fired_at for one in queued), now), *who)
 
 
-def _note_window(measured: Measured, who: tuple[str, str], window: Window) -> None:
+def _note_window(measured: Measured, who: tuple[str, str], window: VitalsWindow) -> None:
     measured.note(RETRIES, window.retries, *who)
     rate = window.useful_per_attempt
     if rate is not None:
@@ -431,7 +431,7 @@ def _note_window(measured: Measured, who: tuple[str, str], window: Window) -> No
 
 
 def _note_group(
-    measured: Measured, group: tuple[str, str], members: Sequence[tuple[Signs, Window]]
+    measured: Measured, group: tuple[str, str], members: Sequence[tuple[Signs, VitalsWindow]]
 ) -> None:
     windows = [window for _, window in members]
     signs = [one for one, _ in members]

@@ -39,12 +39,12 @@ from duly.client.parameters import read_queue
 from duly.clock import SystemClock
 from duly.domain.alert_messages import AlertNotice
 from duly.domain.alert_rules import AlertKind, Severity
-from duly.domain.alerts import Told
+from duly.domain.alerts import NoticeKind
 from duly.domain.enums import TaskKind
 from duly.domain.outbound_urls import read_allow_list
 from duly.engine.alerts.channels import ChannelSurroundings
-from duly.engine.alerts.delivery import AlertCourier, Senders, open_channel
-from duly.engine.alerts.watcher import Watcher, Watchman
+from duly.engine.alerts.delivery import AlertDeliverer, DeliveryThreads, open_channel
+from duly.engine.alerts.watcher import Watcher, WatcherIdentity
 from duly.engine.dispatcher.context import Node
 from duly.engine.executors.process_lifetime import Lifeline
 from duly.engine.executors.task_output import task_logging
@@ -56,7 +56,7 @@ from duly.engine.worker.settings import WorkerSettings
 from duly.entropy import SystemDraws
 from duly.errors import UsageError, require_text
 from duly.store.ports.dispatch import MemberKind
-from duly.store.ports.execution import ClaimsAhead
+from duly.store.ports.execution import PipelinedClaims
 from duly.store.wakeups import LocalWakeups
 from duly.telemetry import CommandsLeftOut, LogTelemetry, NullTelemetry
 from duly.timetable.instants import duration_microseconds, duration_text
@@ -125,9 +125,9 @@ def watching(
     """Watch the store of an application and deliver its alerts, until the block ends."""
     clock, heard = SystemClock(), telemetry or NullTelemetry()
     name = f"{socket.gethostname()}, process {os.getpid()}"
-    watchman = Watchman(holder=SystemDraws().draw(16), name=name)
+    watchman = WatcherIdentity(holder=SystemDraws().draw(16), name=name)
     watcher = Watcher(app.store, clock, watchman, settings, telemetry=heard)
-    senders = Senders(heard)
+    senders = DeliveryThreads(heard)
     courier = make_courier(app, clock, heard, senders)
     courier.fence = watcher.fence_in_time
     places = (LocalWakeups(), LocalWakeups())
@@ -155,8 +155,11 @@ def watching(
 
 
 def make_courier(
-    app: App, clock: Clock, telemetry: Telemetry | None = None, senders: Senders | None = None
-) -> AlertCourier:
+    app: App,
+    clock: Clock,
+    telemetry: Telemetry | None = None,
+    senders: DeliveryThreads | None = None,
+) -> AlertDeliverer:
     """Return who delivers an application's alerts: in threads, or one after the other."""
     surroundings = channel_surroundings(app, clock)
 
@@ -164,7 +167,7 @@ def make_courier(
         return open_channel(config, surroundings)
 
     start = None if senders is None else senders.start
-    return AlertCourier(app.store, clock, opened, telemetry, start=start)
+    return AlertDeliverer(app.store, clock, opened, telemetry, start=start)
 
 
 def try_channel(app: App, config: ChannelConfig, identity: UUID) -> tuple[bool, str]:
@@ -175,7 +178,7 @@ def try_channel(app: App, config: ChannelConfig, identity: UUID) -> tuple[bool, 
         id=identity,
         alert_id=identity,
         kind=str(AlertKind.NO_EXECUTIONS),
-        change=str(Told.RAISED),
+        change=str(NoticeKind.RAISED),
         severity=str(Severity.WARN),
         tenant="",
         subject="store",
@@ -298,20 +301,20 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CONSOLE_NEEDS = ("granian", "jinja2", "starlette")
 
 
-def tell_nobody(_text: str, _facts: dict[str, object]) -> None:
+def discard_events(_text: str, _facts: dict[str, object]) -> None:
     """Tell nobody that one is stopping."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Voice:
+class OutputListener:
     """Who is told what happens, and, out of a signal handler, that it is about to end."""
 
     telemetry: Telemetry = field(default_factory=NullTelemetry)
-    tell: Callable[[str, dict[str, object]], None] = tell_nobody
+    tell: Callable[[str, dict[str, object]], None] = discard_events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crew:
+class Services:
     """Worker processes that are kept going: how many, and the command of one."""
 
     argv: tuple[str, ...]
@@ -319,7 +322,7 @@ class Crew:
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables beside our own."""
 
-    def supervisor(self, wakeups: LocalWakeups, voice: Voice) -> Supervisor:
+    def supervisor(self, wakeups: LocalWakeups, voice: OutputListener) -> Supervisor:
         """Return who keeps them going."""
         return Supervisor(
             self.argv,
@@ -357,7 +360,7 @@ def make_worker(
         wakeups=wakeups,
         # Of two that write to a file, one would only wait for the other.
         courier=ThreadCourier() if app.url.startswith("postgres") else None,
-        begin_claim=app.store.begin_claim if isinstance(app.store, ClaimsAhead) else None,
+        begin_claim=app.store.begin_claim if isinstance(app.store, PipelinedClaims) else None,
         tracing=app.traces.tracing,
     )
 
@@ -380,7 +383,7 @@ def _awaited(running: int) -> str:
 
 
 def run_worker(
-    app: App, options: WorkerOptions, voice: Voice, lifeline: Lifeline | None = None
+    app: App, options: WorkerOptions, voice: OutputListener, lifeline: Lifeline | None = None
 ) -> int:
     """Run a worker in this process until a signal ends it; return its exit status.
 
@@ -437,7 +440,7 @@ def seldom_tidied() -> Iterator[None]:
         gc.unfreeze()
 
 
-def run_supervisor(crew: Crew, voice: Voice) -> int:
+def run_supervisor(crew: Services, voice: OutputListener) -> int:
     """Keep worker processes going until a signal ends them; return the exit status."""
     wakeups = LocalWakeups()
     supervisor = crew.supervisor(wakeups, voice)
@@ -457,8 +460,8 @@ def run_supervisor(crew: Crew, voice: Voice) -> int:
 
 def run_all(
     app: App,
-    crew: Crew,
-    voice: Voice,
+    crew: Services,
+    voice: OutputListener,
     on_start: Callable[[Supervisor], None] | None = None,
 ) -> int:
     """Run a dispatcher here and worker processes beside it, until a signal ends them.
@@ -510,7 +513,7 @@ def run_app(app: App, options: WorkerOptions | None = None) -> int:
     if not logging.getLogger().handlers:
         # As `duly dev` tells it; found by name, since a command stands above an application.
         begin_tracing("dispatcher", app)
-        crew = crew_of(place, options, "--tell-runs", "--quiet", folder=search_folder(app))
+        crew = build_services(place, options, "--tell-runs", "--quiet", folder=search_folder(app))
         telling: Any = import_module("duly.cli.services")
         status: int = telling.run_plainly(app, crew)
         return status
@@ -519,8 +522,8 @@ def run_app(app: App, options: WorkerOptions | None = None) -> int:
         logger.info("declared schedules: %s", line)
     logger.info("running %s; Ctrl-C ends it", app.url)
     begin_tracing("dispatcher", app)
-    voice = Voice(telemetry=LogTelemetry(logger))
-    crew = crew_of(place, options, "--tell-runs", folder=search_folder(app))
+    voice = OutputListener(telemetry=LogTelemetry(logger))
+    crew = build_services(place, options, "--tell-runs", folder=search_folder(app))
     with _console(app, logger):
         return run_all(app, crew, voice)
 
@@ -540,13 +543,15 @@ def _console(app: App, logger: logging.Logger) -> Iterator[None]:
         yield
 
 
-def crew_of(place: str, options: WorkerOptions, *more: str, folder: Path | None = None) -> Crew:
+def build_services(
+    place: str, options: WorkerOptions, *more: str, folder: Path | None = None
+) -> Services:
     """Return the worker processes of an application, which is found from a folder."""
     command = (sys.executable, "-m", "duly", "worker", "--no-supervisor", f"--app={place}")
     paths = [str(folder or ""), os.environ.get("PYTHONPATH", "")]
     env = {} if folder is None else {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     argv = (*command, *options.arguments(), *more)
-    return Crew(argv=argv, processes=options.processes, env=env)
+    return Services(argv=argv, processes=options.processes, env=env)
 
 
 def _executor(kind: TaskKind, app: App, options: WorkerOptions) -> Executor:

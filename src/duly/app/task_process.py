@@ -10,10 +10,10 @@ from duly.app.tracing import EXPORTS_VARIABLE, export_as_worker
 from duly.engine.executors.process_child import serve
 
 if TYPE_CHECKING:
-    from duly.engine.executors.executor import Catalogue
+    from duly.engine.executors.executor import TaskCatalogue
 
 
-def load_catalogue(place: str) -> Catalogue:
+def load_catalogue(place: str) -> TaskCatalogue:
     """Return the tasks of the application at a place."""
     catalogue = load_app(place).catalogue()
     if EXPORTS_VARIABLE in os.environ:

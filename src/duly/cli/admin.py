@@ -15,14 +15,14 @@ from cyclopts import App, Parameter
 from duly.app import App as Application
 from duly.app.services import ALLOW_COMMANDS_VARIABLE, read_allowed
 from duly.app.stores import URL_DEFAULT
-from duly.cli.confirm import print_undo, undo_text
+from duly.cli.confirm import print_undo, undo_command
 from duly.cli.context import (
     APP_VARIABLE,
     TENANT_VARIABLE,
     URL_VARIABLE,
     Target,
     of_all_tenants,
-    opened,
+    open_app,
     person,
 )
 from duly.cli.output import (
@@ -58,7 +58,7 @@ class _Setting:
 @config_app.command
 def show(*, target: Target = TARGET) -> None:
     """Show which settings hold here, and where each was said: by whom, a variable, a program."""
-    with opened(target, needs_store=True) as application:
+    with open_app(target, needs_store=True) as application:
         found = [*_surroundings(application, target), *_settings(application)]
         found += _retention(application)
     if target.json:
@@ -153,7 +153,7 @@ def migrate(
     phase
         Only what comes before the new program runs (pre), or once the old one is gone (post).
     """
-    with opened(of_all_tenants(target), needs_store=True) as application:
+    with open_app(of_all_tenants(target), needs_store=True) as application:
         if dry_run:
             status = application.schema_status()
             missing = [one for one in status.missing if phase in (None, one.phase)]
@@ -177,7 +177,7 @@ def migrate(
 @db_app.command
 def status(*, target: Target = TARGET) -> int:
     """Say which migrations the store has and lacks, and whether this program can use it."""
-    with opened(of_all_tenants(target), needs_store=True) as application:
+    with open_app(of_all_tenants(target), needs_store=True) as application:
         application.require_store(is_file_enough=True)
         found = application.schema_status()
         if target.json:
@@ -204,7 +204,7 @@ def status(*, target: Target = TARGET) -> int:
 @db_app.command
 def check(*, target: Target = TARGET) -> int:
     """Look for what must never be: damage, broken invariants, changed migrations."""
-    with opened(of_all_tenants(target), makes_store=False, needs_store=True) as application:
+    with open_app(of_all_tenants(target), makes_store=False, needs_store=True) as application:
         with ticker() as line:
             line.tell("looking for what must never be")
             findings = application.check()
@@ -241,7 +241,7 @@ def access(
     dry_run
         Print the SQL that would be run, and run nothing.
     """
-    with opened(of_all_tenants(target), makes_store=False, needs_store=True) as application:
+    with open_app(of_all_tenants(target), makes_store=False, needs_store=True) as application:
         statements = application.grant_access(role, undo=undo, dry_run=dry_run)
         if target.json:
             print_json({"role": role, "is_undone": undo, "is_dry": dry_run, "sql": statements})
@@ -395,7 +395,7 @@ def export_promises(
     stopped
         Refuse while any dispatcher or worker is alive: for a move.
     """
-    with opened(_of_store(target), makes_store=False, needs_store=True) as application:
+    with open_app(_of_store(target), makes_store=False, needs_store=True) as application:
         to = sys.stdout.buffer if file == STANDARD else Path(file)
         with ticker() as line:
             tell = line.counting("written")
@@ -430,7 +430,7 @@ def import_promises(  # noqa: PLR0913 - options of a command
     dry_run
         Say what would be imported, and write nothing.
     """
-    with opened(_of_store(target), needs_store=True) as application:
+    with open_app(_of_store(target), needs_store=True) as application:
         source = sys.stdin.buffer if file == STANDARD else Path(file)
         with ticker() as line:
             terms: dict[str, Any] = {"on_conflict": on_conflict, "dry_run": dry_run}
@@ -522,12 +522,12 @@ def create(  # noqa: PLR0913 - each term of a token is an option
     reason
         Why; it is recorded.
     """
-    with opened(target) as application:
+    with open_app(target) as application:
         made = application.tokens.create(
             name, role=role, tenant=tenant, expires=expires, reason=reason
         )
         token = made.token
-        revoking = undo_text("token", "revoke", token.prefix)
+        revoking = undo_command("token", "revoke", token.prefix)
         if target.json:
             print_json({**made.to_json(), "undo": revoking})
             return
@@ -551,7 +551,7 @@ def list_tokens(*, tenant: str | None = None, live: bool = False, target: Target
     live
         Only those that open something: neither expired nor revoked.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.tokens.list(tenant=tenant)
         if live:
             found = [one for one in found if one.state == "live"]
@@ -559,7 +559,7 @@ def list_tokens(*, tenant: str | None = None, live: bool = False, target: Target
             print_json([one.to_json() for one in found])
             return
         if not found:
-            print_line("There is no token. Make one: ", undo_text("token", "create", "NAME"))
+            print_line("There is no token. Make one: ", undo_command("token", "create", "NAME"))
             return
         headings = ("prefix", "name", "role", "tenant", "state", "expires", "last used", "made by")
         print_table(headings, [_row(one) for one in found])
@@ -576,7 +576,7 @@ def revoke(token: str, /, *, reason: str | None = None, target: Target = TARGET)
     reason
         Why; it is recorded.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         was_live = application.tokens.get(token).state != "revoked"
         revoked = application.tokens.revoke(token, reason=reason)
         if target.json:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from cyclopts import App, Parameter
 
 from duly.app import App as Application
-from duly.cli.confirm import UNSAID, print_undo, undo_text
-from duly.cli.context import Target, opened
-from duly.cli.output import is_all_told, print_facts, print_json, print_line, print_table
+from duly.cli.confirm import UNSAID, print_undo, undo_command
+from duly.cli.context import Target, open_app
+from duly.cli.output import print_empty_or_json, print_facts, print_json, print_line, print_table
 from duly.client.alert_view import AlertChannel, AlertRule
 from duly.client.arguments import read_json_text
 from duly.errors import UsageError
@@ -198,10 +198,10 @@ def list_alerts(
     limit
         At most so many.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.alerts.list(state=state, kind=kind, limit=limit)
         nothing = "Nothing is wrong." if state == "open" else "There are no such alerts."
-        if is_all_told(found, nothing, as_json=target.json):
+        if print_empty_or_json(found, nothing, as_json=target.json):
             return
         now = application.status().now
     headings = ("alert", "kind", "about", "tenant", "state", "since", "what")
@@ -229,7 +229,7 @@ def show(alert: str, /, *, target: Target = TARGET) -> None:
     alert
         Its id: duly alert list.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.alerts.get(alert)
     if target.json:
         print_json(found.to_json())
@@ -273,7 +273,7 @@ def acknowledge(alert: str, /, *, reason: str, target: Target = TARGET) -> None:
     reason
         What you are doing about it; it is recorded.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.alerts.acknowledge(alert, reason=reason)
     if target.json:
         print_json(found.to_json())
@@ -311,7 +311,7 @@ def silence(  # noqa: PLR0913 - options of a command
     tenant
         Only of a tenant.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         made = application.alerts.silence(
             reason=reason,
             duration=duration,
@@ -320,7 +320,7 @@ def silence(  # noqa: PLR0913 - options of a command
             subject=subject,
             tenant=tenant,
         )
-    taking_back = undo_text("alert", "unsilence", str(made.id))
+    taking_back = undo_command("alert", "unsilence", str(made.id))
     if target.json:
         print_json({**made.to_json(), "undo": taking_back})
         return
@@ -331,7 +331,7 @@ def silence(  # noqa: PLR0913 - options of a command
 @app.command
 def silences(*, target: Target = TARGET) -> None:
     """List silences that are not over."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.alerts.silences()
     if not found and not target.json:
         print_line("Nothing is silenced.")
@@ -358,11 +358,11 @@ def unsilence(
     silence
         Its id: duly alert silences.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         known = {str(one.id): one for one in application.alerts.silences()}
         is_done = application.alerts.unsilence(silence, **said.terms())
     before = known.get(silence.lower())
-    again = undo_text(*silence_words(before)) if is_done and before is not None else None
+    again = undo_command(*silence_words(before)) if is_done and before is not None else None
     print_removed(target, f"silence {silence}", is_done=is_done, again=again)
 
 
@@ -371,7 +371,7 @@ FAILED = 1
 
 def channels(*, target: Target = TARGET) -> None:
     """List where alerts go."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.alerts.channels()
     rows = [
         (
@@ -409,16 +409,16 @@ def add_channel(  # noqa: PLR0913 - options of a command
         '{"url": {"secret": "env:DULY_SECRET_HOOK"}}'.
     """
     told = None if options is None else read_json_text("options", options)
-    with opened(target) as application:
+    with open_app(target) as application:
         before = _find_channel(application, name)
         made = application.alerts.add_channel(name, kind, told, **said.terms())
     taking_back = (
-        undo_text("alert", "channel", "remove", name) if before is None else _again(before)
+        undo_command("alert", "channel", "remove", name) if before is None else _again(before)
     )
     if target.json:
         print_json({**made.to_json(), "undo": taking_back})
         return
-    trying = undo_text("alert", "channel", "test", made.name)
+    trying = undo_command("alert", "channel", "test", made.name)
     print_line(f"Alerts go to {made.name} ({made.kind}) as well; try it: ", trying)
     print_undo(taking_back)
 
@@ -437,7 +437,7 @@ def remove_channel(
     name
         Its name: duly alert channels.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         before = _find_channel(application, name)
         is_done = application.alerts.remove_channel(name, **said.terms())
     again = _again(before) if is_done and before is not None else None
@@ -452,7 +452,7 @@ def try_channel(name: str, /, *, target: Target = TARGET) -> None:
     name
         Its name: duly alert channels.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         tried = application.alerts.test_channel(name)
     if target.json:
         print_json(tried.to_json())
@@ -473,7 +473,7 @@ def _find_channel(application: Application, name: str) -> AlertChannel | None:
 def _again(channel: AlertChannel) -> str:
     options = json.dumps(channel.options, ensure_ascii=False)
     words = ("--options", options) if channel.options else ()
-    return undo_text("alert", "channel", "add", channel.name, channel.kind, *words)
+    return undo_command("alert", "channel", "add", channel.name, channel.kind, *words)
 
 
 @Parameter(name="*")
@@ -536,7 +536,7 @@ RULE = RuleOptions()
 
 def rules(*, target: Target = TARGET) -> None:
     """List the rules: from when on what is an alert, how urgent, and who is told."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.alerts.rules()
     print_terms(target, found, (RULE_HEADINGS, *(rule_row(one) for one in found)))
 
@@ -557,7 +557,7 @@ def set_rule(
         A kind, such as queue-age, for the rule of that kind; any other name for one more, which
         needs --kind and holds for some subjects.
     """
-    with opened(target) as application:
+    with open_app(target) as application:
         before = _find_rule(application, name)
         made = application.alerts.set_rule(name, **said.terms(), **options.terms())
     taking_back = _undo(before, made)
@@ -583,10 +583,10 @@ def remove_rule(
     name
         Its name: duly alert rules.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         before = _find_rule(application, name)
         is_done = application.alerts.remove_rule(name, **said.terms())
-    again = undo_text(*rule_words(before)) if is_done and before is not None else None
+    again = undo_command(*rule_words(before)) if is_done and before is not None else None
     print_removed(target, f"rule {name}", is_done=is_done, again=again)
 
 
@@ -598,10 +598,10 @@ def _find_rule(application: Application, name: str) -> AlertRule | None:
 
 def _undo(before: AlertRule | None, made: AlertRule) -> str:
     """Return how to have it as it was before; about whom it was can only be said anew."""
-    removing = undo_text("alert", "rule", "remove", made.name)
+    removing = undo_command("alert", "rule", "remove", made.name)
     if before is None:
         return removing
-    again = undo_text(*rule_words(before))
+    again = undo_command(*rule_words(before))
     if all(getattr(before, one) == getattr(made, one) for one in ("kind", *NARROWING)):
         return again
     return f"{removing} && {again}"

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from duly.app import App as Application
-from duly.cli.context import Target, is_server, named_tenant, of_all_tenants, opened
+from duly.cli.context import Target, is_server, named_tenant, of_all_tenants, open_app
 from duly.cli.output import (
-    Patience,
+    Timeout,
     json_line,
     neutral,
     print_aside,
@@ -157,7 +157,7 @@ def audit(  # noqa: PLR0913 - each filter is an argument
     for name, text in (("since", since), ("until", until)):
         if text is not None:
             terms[name] = read_moment(text, "UTC", SystemClock(), name)
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         entries = newest_entries(application, number, terms, is_whole=named_tenant(target) is None)
         if target.json:
             print_json([entry.to_json() for entry in entries])
@@ -183,7 +183,7 @@ def verify(
         found = verify_file(file, known)
     else:
         with (
-            opened(of_all_tenants(target), makes_store=False, needs_store=True) as application,
+            open_app(of_all_tenants(target), makes_store=False, needs_store=True) as application,
             ticker() as line,
         ):
             tell = line.counting("entries compared")
@@ -204,7 +204,7 @@ def export(file: str = STANDARD, /, *, target: Target = TARGET) -> None:
     file
         Where to; "-" is the standard output.
     """
-    with opened(of_all_tenants(target), makes_store=False, needs_store=True) as application:
+    with open_app(of_all_tenants(target), makes_store=False, needs_store=True) as application:
         to = sys.stdout.buffer if file == STANDARD else Path(file)
         with ticker() as line:
             done = application.audit.export(to, tell=line.counting("entries written"))
@@ -283,7 +283,7 @@ def events(
     """
     if not 0 <= number <= PAGE_MAX:
         raise UsageError("number", number, "is out of range", f"give 0 to {PAGE_MAX:,}")
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         is_whole = named_tenant(target) is None
         if after is None:
             after = app.events.after(None, all_tenants=is_whole).through
@@ -300,7 +300,7 @@ def events(
 
 
 def _show_from(app: Application, after: int, target: Target, *, is_followed: bool) -> None:
-    patience = Patience(None)
+    patience = Timeout(None)
     while True:
         page = app.events.after(after, all_tenants=named_tenant(target) is None)
         _print_events(page.items, as_json=target.json)
@@ -350,7 +350,7 @@ def prove(
     day
         The date in the schedule's own time zone, such as 2026-04-03.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         proof = app.prove(find_schedule(app, schedule, by_beginning=True).id, day)
     if target.json:
         print_json(proof.to_json())

@@ -8,12 +8,19 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from duly.app import App as Application
-from duly.cli.confirm import UNSAID, counted, is_agreed, print_undo, require_answer, undo_text
-from duly.cli.context import Target, opened
+from duly.cli.confirm import (
+    UNSAID,
+    confirm,
+    counted,
+    print_undo,
+    require_confirmation,
+    undo_command,
+)
+from duly.cli.context import Target, open_app
 from duly.cli.output import (
     TIMED_OUT,
-    Patience,
-    is_all_told,
+    Timeout,
+    print_empty_or_json,
     print_facts,
     print_json,
     print_line,
@@ -82,7 +89,7 @@ def plan(name: str, /, *, span: SpanOptions, target: Target = TARGET) -> None:
     name
         The schedule's name or id.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         schedule = find_schedule(application, name)
         found = application.backfills.plan(schedule.id, **_span(schedule, span))
         if target.json:
@@ -115,7 +122,7 @@ def create(  # noqa: PLR0913 - each group of options is an argument
     yes
         Do not ask.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         schedule = find_schedule(application, name)
         of = _span(schedule, span)
         found = application.backfills.plan(schedule.id, **of)
@@ -123,9 +130,9 @@ def create(  # noqa: PLR0913 - each group of options is an argument
             _print_nothing(schedule, found, target)
             return 0
         if not yes:
-            require_answer(found.runs, "duly backfill plan")
+            require_confirmation(found.runs, "duly backfill plan")
             _print_plan(schedule, found)
-            if not is_agreed("Make", found.runs):
+            if not confirm("Make", found.runs):
                 print_line("Nothing was made.")
                 return DECLINED
         made = application.backfills.create(
@@ -150,10 +157,10 @@ def list_backfills(name: str | None = None, /, *, target: Target = TARGET) -> No
     name
         Only those of this schedule.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         of = None if name is None else find_schedule(application, name).id
         found = application.backfills.list(of)
-        if is_all_told(found, "There is no backfill.", as_json=target.json):
+        if print_empty_or_json(found, "There is no backfill.", as_json=target.json):
             return
         headings = ("id", "schedule", "status", "looked at", "made", "open", "pace", "made by")
         print_table(headings, [_row(one) for one in found])
@@ -179,7 +186,7 @@ def show(
     """
     if timeout is not None and not wait:
         raise UsageError("timeout", timeout, "says nothing without --wait", "give --wait, too")
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.backfills.get(_find(application, backfill).id)
         if wait:
             found = _awaited(application, found, timeout)
@@ -194,7 +201,7 @@ def show(
 
 def _awaited(application: Application, found: Backfill, timeout: str | None) -> Backfill:
     """Look at it until it is over; a terminal is told how far it is."""
-    patience = Patience(timeout)
+    patience = Timeout(timeout)
     with ticker() as line:
         while not _is_over(found):
             looked = f"{found.looked_at:,} of {found.total:,} occurrences looked at"
@@ -212,7 +219,7 @@ def _is_over(found: Backfill) -> bool:
 @app.command
 def pause(backfill: Which, /, *, reason: Why = None, target: Target = TARGET) -> None:
     """Make no more runs until it is resumed; those that were made go on."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = _find(application, backfill)
         changed = application.backfills.pause(found.id, reason=reason)
         _print_changed(changed, "Paused", ("resume", str(found.id)), target)
@@ -221,7 +228,7 @@ def pause(backfill: Which, /, *, reason: Why = None, target: Target = TARGET) ->
 @app.command
 def resume(backfill: Which, /, *, reason: Why = None, target: Target = TARGET) -> None:
     """Go on where it stands."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = _find(application, backfill)
         changed = application.backfills.resume(found.id, reason=reason)
         _print_changed(changed, "Resumed", ("pause", str(found.id)), target)
@@ -246,7 +253,7 @@ def throttle(  # noqa: PLR0913 - each option is an argument
     concurrency
         How many of them may be open at a time.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         before = _find(application, backfill)
         changed = application.backfills.throttle(
             before.id, per_minute=per_minute, concurrency=concurrency, reason=reason
@@ -259,7 +266,7 @@ def throttle(  # noqa: PLR0913 - each option is an argument
 @app.command
 def cancel(backfill: Which, /, *, reason: Why = None, target: Target = TARGET) -> None:
     """Make no more runs, for good; those that were made go on."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         changed = application.backfills.cancel(_find(application, backfill).id, reason=reason)
         back = ("resume-from", str(changed.id), "--reason", UNSAID)
         _print_changed(changed, "Cancelled", back, target)
@@ -292,7 +299,7 @@ def resume_from(  # noqa: PLR0913 - each option is an argument
     yes
         Do not ask.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         old = _find(application, backfill)
         rest = application.backfills.plan_rest(old.id)
         schedule = find_schedule(application, rest.schedule)
@@ -300,9 +307,9 @@ def resume_from(  # noqa: PLR0913 - each option is an argument
             _tell_rest(schedule, rest, target)
             return 0
         if not yes:
-            require_answer(rest.runs)
+            require_confirmation(rest.runs)
             _print_plan(schedule, rest)
-            if not is_agreed("Make", rest.runs):
+            if not confirm("Make", rest.runs):
                 print_line("Nothing was made.")
                 return DECLINED
         made = application.backfills.resume_from(
@@ -326,14 +333,14 @@ def _tell_rest(schedule: Schedule, rest: BackfillPlan, target: Target) -> None:
 
 def _tell_made(application: Application, made: Backfill, runs: int, target: Target) -> None:
     """Tell of a backfill that has begun, and how it is looked at and taken back."""
-    taking_back = undo_text("backfill", "cancel", str(made.id), "--reason", UNSAID)
+    taking_back = undo_command("backfill", "cancel", str(made.id), "--reason", UNSAID)
     if target.json:
         print_json({**made.to_json(), "undo": taking_back})
         return
     after = "" if made.resumes is None else f", going on from {made.resumes}"
     are = f"{counted(runs, 'run')} {'is' if runs == 1 else 'are'} to be made"
     print_line(f"Backfill {made.id} of {made.schedule}{after}: {are}, {_pace(made)}.")
-    print_line(("to look at it: ", "dim"), undo_text("backfill", "show", str(made.id)))
+    print_line(("to look at it: ", "dim"), undo_command("backfill", "show", str(made.id)))
     print_undo(taking_back)
     note_missing_dispatcher(application)
 
@@ -356,7 +363,7 @@ def _create_text(name: str, span: SpanOptions) -> str:
         words += ["--mode", span.mode]
     for one in span.classes or ():
         words += ["--classes", one]
-    return undo_text(*words)
+    return undo_command(*words)
 
 
 def _print_nothing(schedule: Schedule, found: BackfillPlan, target: Target) -> None:
@@ -429,7 +436,7 @@ def _facts(application: Application, one: Backfill) -> list[tuple[str, str]]:
 def _print_changed(
     changed: Backfill, verb: str, back: tuple[str, ...] | None, target: Target
 ) -> None:
-    taking_back = None if back is None else undo_text("backfill", *back)
+    taking_back = None if back is None else undo_command("backfill", *back)
     if target.json:
         print_json({**changed.to_json(), "undo": taking_back})
         return

@@ -27,7 +27,7 @@ TYPED_ABOVE = 100
 """Above so many, a y is not enough: the number is typed."""
 
 
-def require_answer(count: int, looking: str = "--dry-run", noun: str = "run") -> None:
+def require_confirmation(count: int, looking: str = "--dry-run", noun: str = "run") -> None:
     """Refuse to go on where nobody can be asked, before anything is shown."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         remedy = f"give it to go on, or look first with {looking}"
@@ -36,7 +36,7 @@ def require_answer(count: int, looking: str = "--dry-run", noun: str = "run") ->
         raise UsageError("--yes", count, problem, remedy)
 
 
-def is_agreed(verb: str, count: int, noun: str = "run") -> bool:
+def confirm(verb: str, count: int, noun: str = "run") -> bool:
     """Ask the person at the terminal."""
     try:
         if count > TYPED_ABOVE:
@@ -59,7 +59,7 @@ _PASSWORD = re.compile(r"(?<=://)([^:/@]*):[^@/]*(?=@)")
 _PASSWORD_PART = re.compile(r"[?&]password=[^&]*")
 
 
-def undo_text(*words: str) -> str:
+def undo_command(*words: str) -> str:
     """Return the command that takes back an order, with the store and the program of this one."""
     tenant = os.environ.get(TENANT_VARIABLE)
     whose = ("--tenant", tenant) if tenant else ()
@@ -156,9 +156,9 @@ class FrozenOrder:
             self._tell(preview)
             return 0
         if not self.asked.yes:
-            require_answer(preview.touched, noun=self.noun)
+            require_confirmation(preview.touched, noun=self.noun)
             _print_preview(self, preview)
-            if not is_agreed(self.verb, preview.touched, self.noun):
+            if not confirm(self.verb, preview.touched, self.noun):
                 print_line("Nothing was changed.")
                 return DECLINED
         return self._told(preview, carry())
@@ -203,7 +203,7 @@ class FrozenOrder:
 
 def _again(order: FrozenOrder, preview: OrderPreview) -> str:
     which = ("--selection", str(preview.id), "--reason", UNSAID)
-    return undo_text(*order.words, *which)
+    return undo_command(*order.words, *which)
 
 
 def _print_preview(order: FrozenOrder, preview: OrderPreview) -> None:

@@ -20,7 +20,7 @@ from duly.app import App
 from duly.app.loading import load_app
 from duly.cli.output import WIDE_VARIABLE, print_aside, print_line
 from duly.client.arguments import read_json_text
-from duly.client.declarations import Spoken, spoken_timetable
+from duly.client.declarations import TypedTimetable, spoken_timetable
 from duly.client.tasks import BoundCall
 from duly.errors import UsageError
 from duly.remote.address import is_address, read_address
@@ -239,7 +239,7 @@ def spoken_parts(timetable: Timetable, name: str) -> dict[str, str] | None:
     keys = ("tz", "gap", "fold", "calendar", "dtstart")
     parts = {key: stored[key] for key in keys if isinstance(stored.get(key), str)}
     try:
-        again = spoken_timetable(Spoken(when=text, seed=name, **parts)).to_json()
+        again = spoken_timetable(TypedTimetable(when=text, seed=name, **parts)).to_json()
     except UsageError:
         return None
     if "seed" not in stored:
@@ -290,7 +290,7 @@ class Target:
 
 
 @contextmanager
-def opened(
+def open_app(
     target: Target,
     *,
     makes_store: bool = True,

@@ -22,7 +22,7 @@ from cyclopts import Parameter
 
 from duly.app import App
 from duly.app.demo_controls import LABEL
-from duly.app.services import Voice, run_all
+from duly.app.services import OutputListener, run_all
 from duly.app.stores import URL_VARIABLE
 from duly.cli.event_lines import LineTelemetry, Style
 from duly.cli.output import print_block, print_line, ticker
@@ -88,12 +88,12 @@ def demo(
             app = _with_history(file)
             ending.go_on()
         stack.enter_context(app)
-        run_demo(app, Stand(port=port, opens=not no_open, lasts_us=lasts_us))
+        run_demo(app, DemoStatus(port=port, opens=not no_open, lasts_us=lasts_us))
     _say_what_is_next(keep)
     return 0
 
 
-class Stand:
+class DemoStatus:
     """Where a demo is to be seen, and for how long; it knows which processes are its own."""
 
     def __init__(self, *, port: int, opens: bool, lasts_us: int | None) -> None:
@@ -129,7 +129,7 @@ class Stand:
             self._supervisor.drain()
 
 
-def run_demo(app: App, stand: Stand) -> None:
+def run_demo(app: App, stand: DemoStatus) -> None:
     """Serve, dispatch and work until a signal or the time ends it."""
     from duly.demo.app import Controls
 
@@ -153,7 +153,7 @@ def run_demo(app: App, stand: Stand) -> None:
 
     try:
         with served(app, stand.port, telling, ready):
-            run_all(app, demo_crew(), Voice(), stand.begin)
+            run_all(app, demo_crew(), OutputListener(), stand.begin)
     finally:
         stand.end()
 
@@ -200,7 +200,7 @@ def _named(url: str) -> Iterator[None]:
             os.environ[URL_VARIABLE] = before
 
 
-class Ending:
+class ExitReason:
     """Whether somebody has ended the demo while its history was made."""
 
     def __init__(self) -> None:
@@ -213,12 +213,12 @@ class Ending:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[Ending]:
+def _ended_by_signals() -> Iterator[ExitReason]:
     """Let any signal by which people end programs end it as Ctrl-C does.
 
     While the fleet runs it hears SIGINT and SIGTERM itself; a terminal that is closed is the same.
     """
-    ending, has_heard = Ending(), signal.getsignal
+    ending, has_heard = ExitReason(), signal.getsignal
 
     def end(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGHUP and has_heard(signal.SIGTERM) is not end:
@@ -237,9 +237,9 @@ def _ended_by_signals() -> Iterator[Ending]:
 
 def _require_free(port: int) -> None:
     """Refuse a port that is taken before there is anything to serve."""
-    from duly.api.server import Listening, require_free
+    from duly.api.server import BindAddress, require_free
 
-    require_free(Listening(port=port))
+    require_free(BindAddress(port=port))
 
 
 def has_desktop() -> bool:

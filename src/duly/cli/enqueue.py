@@ -12,11 +12,11 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from duly.app import App as Application
-from duly.cli.confirm import UNSAID, print_undo, undo_text
-from duly.cli.context import ArgumentOptions, Target, note_unchecked, opened, read_call
+from duly.cli.confirm import UNSAID, print_undo, undo_command
+from duly.cli.context import ArgumentOptions, Target, note_unchecked, open_app, read_call
 from duly.cli.output import (
-    Patience,
-    is_all_told,
+    Timeout,
+    print_empty_or_json,
     print_json,
     print_json_line,
     print_line,
@@ -103,8 +103,8 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
     terms = when.terms()
     if timeout is not None and not wait:
         raise UsageError("--timeout", timeout, "has nothing to wait for", "give --wait too")
-    patience = Patience(timeout)
-    with opened(target) as app:
+    patience = Timeout(timeout)
+    with open_app(target) as app:
         call = read_call(app, task, arguments)
         with _named_as_options():
             run = app.enqueue(
@@ -127,7 +127,7 @@ def _tell(  # noqa: PLR0913 - what was ordered, and how it is told
     now = app.status().now
     is_pending = run.due_at > now
     words = ("cancel", run.key or str(run.id)) if is_pending else ("run", "cancel", str(run.id))
-    taking_back = undo_text(*words, "--reason", UNSAID)
+    taking_back = undo_command(*words, "--reason", UNSAID)
     if target.json:
         told = {**run.to_json(), "undo": taking_back}
         if is_stream:
@@ -167,12 +167,12 @@ def move(
         raise UsageError(
             "--at", key, "is to be moved, but not where to", "give --at tomorrow, or --in 2h"
         )
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         before = find_delayed(app, key)
         with _named_as_options():
             moved = app.move(before.id, reason=reason, **terms)
         old = before.due_at.isoformat()
-        taking_back = undo_text("move", key, "--at", old)
+        taking_back = undo_command("move", key, "--at", old)
         if target.json:
             print_json({**moved.to_json(), "undo": taking_back})
             return
@@ -194,13 +194,13 @@ def cancel(key: str, /, *, reason: str, target: Target = TARGET) -> None:
     reason
         Why; it is recorded.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         before = find_delayed(app, key)
         run = app.cancel(before.id, reason=reason)
         words = ["enqueue", run.task, "--at", before.due_at.isoformat()]
         words += ["--key", before.key] if before.key else []
         words += ["--arguments", _json(run.arguments)] if run.arguments else []
-        taking_back = undo_text(*words)
+        taking_back = undo_command(*words)
         if target.json:
             print_json({**run.to_json(), "undo": taking_back})
             return
@@ -246,9 +246,9 @@ def list_delayed(
     number
         How many to show at the most.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.delayed.list(limit=number)
-        if is_all_told(found, "No delayed run is pending.", as_json=target.json):
+        if print_empty_or_json(found, "No delayed run is pending.", as_json=target.json):
             return
         now = application.status().now
         rows = [

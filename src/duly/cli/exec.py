@@ -25,7 +25,7 @@ from cyclopts import Parameter
 
 from duly.app import App as Application
 from duly.app.tracing import begin_tracing
-from duly.cli.context import SOURCE, Target, opened, person
+from duly.cli.context import SOURCE, Target, open_app, person
 from duly.cli.output import json_line, print_aside
 from duly.cli.run_details import state_text
 from duly.clock import SystemClock
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from duly.client.run_view import Run
     from duly.domain.outcomes import End
-    from duly.engine.executors.executor import Work
+    from duly.engine.executors.executor import WriteTransaction
 
 
 PREFIX = "exec:"
@@ -66,7 +66,7 @@ _OVER = frozenset({"dead", "ambiguous"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wrapped:
+class CommandRun:
     """A command under a name, and how its run is treated."""
 
     name: str
@@ -78,7 +78,7 @@ class Wrapped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class CommandResult:
     """What became of a command: its exit status as a shell has it, and its run."""
 
     status: int
@@ -94,9 +94,9 @@ class Recorded:
         return self.run is not None and (self.run.is_over or self.run.state in _OVER)
 
 
-def run_wrapped(app: Application, wrapped: Wrapped) -> Recorded:
+def run_wrapped(app: Application, wrapped: CommandRun) -> CommandResult:
     """Run a command to its end as a recorded run; the application has no tasks of its own."""
-    crew = _Crew(app, wrapped)
+    crew = CommandWorker(app, wrapped)
     with _heard(crew.hear):
         crew.work()
     return crew.recorded()
@@ -112,12 +112,12 @@ class _OneExecutor(CommandExecutor):
         self._passed_on: signal.Signals | None = None
         self.on_end: Callable[[], None] = _nothing
 
-    def start(self, work: Work) -> None:
+    def start(self, work: WriteTransaction) -> None:
         """Begin."""
         self.has_begun.set()
         super().start(work)
 
-    def _run(self, work: Work, run: Callable[[], End]) -> None:
+    def _run(self, work: WriteTransaction, run: Callable[[], End]) -> None:
         super()._run(work, lambda: self._final(run(), work.runnable.policy.effects))
         self.on_end()
 
@@ -140,10 +140,10 @@ class _OneExecutor(CommandExecutor):
         return end if effects is Effects.UNSAFE else GaveUp(end.reason, end.error)
 
 
-class _Crew:
+class CommandWorker:
     """The worker of one, its executor and its run."""
 
-    def __init__(self, app: Application, wrapped: Wrapped) -> None:
+    def __init__(self, app: Application, wrapped: CommandRun) -> None:
         queue = f"exec.{SystemDraws().draw(_QUEUE_BYTES).hex()}"
         task = app.command(
             f"{PREFIX}{wrapped.name}",
@@ -193,10 +193,10 @@ class _Crew:
         sent = signal.SIGKILL if is_enough else number
         threading.Thread(target=self._pass_on, args=(sent,), daemon=True).start()
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> CommandResult:
         """Say what became of it."""
         obstacle = self._executor.problem if self._watching.status is None else None
-        return Recorded(
+        return CommandResult(
             status=self._status(), run_id=self.run_id, run=self._look(), obstacle=obstacle
         )
 
@@ -231,7 +231,7 @@ class _Crew:
                 return
 
 
-def _options(wrapped: Wrapped) -> dict[str, Any]:
+def _options(wrapped: CommandRun) -> dict[str, Any]:
     options: dict[str, Any] = {"retry": 1, "timeout": wrapped.timeout}
     if wrapped.effects is not None:
         options["effects"] = wrapped.effects
@@ -316,8 +316,8 @@ def run_command(  # noqa: PLR0913 - each option of the command is an argument
     if not command:
         remedy = f"give it after two hyphens: duly exec {name} -- ls -l"
         raise UsageError("command", "", "is missing", remedy)
-    wrapped = Wrapped(name=name, argv=command, effects=effects, timeout=timeout, is_alone=alone)
-    with opened(target, needs_store=True) as app:
+    wrapped = CommandRun(name=name, argv=command, effects=effects, timeout=timeout, is_alone=alone)
+    with open_app(target, needs_store=True) as app:
         # An application of its own on the same store: nothing is added to the program's tasks.
         own = Application(store=app.store, tenant=app.tenant, settings=app.settings)
         begin_tracing("exec", own, is_asked=traces)
@@ -326,7 +326,7 @@ def run_command(  # noqa: PLR0913 - each option of the command is an argument
         return recorded.status
 
 
-def _tell(recorded: Recorded, *, is_quiet: bool, as_json: bool) -> None:
+def _tell(recorded: CommandResult, *, is_quiet: bool, as_json: bool) -> None:
     """Say on standard error what was recorded: standard output is the command's own."""
     run = recorded.run
     if recorded.obstacle is not None:

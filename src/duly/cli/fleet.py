@@ -8,12 +8,19 @@ from datetime import datetime
 from cyclopts import App
 
 from duly.app import App as Application
-from duly.cli.confirm import UNSAID, counted, is_agreed, print_undo, require_answer, undo_text
-from duly.cli.context import Target, opened
+from duly.cli.confirm import (
+    UNSAID,
+    confirm,
+    counted,
+    print_undo,
+    require_confirmation,
+    undo_command,
+)
+from duly.cli.context import Target, open_app
 from duly.cli.output import (
     TIMED_OUT,
-    Patience,
-    is_all_told,
+    Timeout,
+    print_empty_or_json,
     print_json,
     print_line,
     print_table,
@@ -58,19 +65,19 @@ def gone(  # noqa: PLR0913 - each choice is an option
     yes
         Do not ask.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = _firing(application, name)
         if dry_run:
             _tell(name, found, as_json=target.json)
             return 0
         if found and not yes:
-            require_answer(len(found), noun="schedule")
+            require_confirmation(len(found), noun="schedule")
             _print_firing(name, found)
-            if not is_agreed("Pause", len(found), "schedule"):
+            if not confirm("Pause", len(found), "schedule"):
                 print_line("Nothing was changed.")
                 return DECLINED
         answer = _carry_out(application, name, reason)
-        taking_back = undo_text("owner", "back", name)
+        taking_back = undo_command("owner", "back", name)
         if target.json:
             print_json({**answer.to_json(), "undo": taking_back})
         else:
@@ -97,10 +104,10 @@ def back(name: str, /, *, reason: str | None = None, target: Target = TARGET) ->
     reason
         Why; it is recorded.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         was = application.owners.back(name, reason=reason)
-        resuming = undo_text("schedule", "resume", "--owner", name, "--reason", "back")
-        taking_back = undo_text("owner", "gone", name, "--reason", UNSAID, "--yes")
+        resuming = undo_command("schedule", "resume", "--owner", name, "--reason", "back")
+        taking_back = undo_command("owner", "gone", name, "--reason", UNSAID, "--yes")
         if target.json:
             print_json({**was.to_json(), "resume": resuming, "undo": taking_back})
             return
@@ -118,9 +125,9 @@ def list_owners(*, limit: int = LISTED_MAX, target: Target = TARGET) -> None:
     limit
         At most so many, by name.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.owners.list(limit=limit)
-        if is_all_told(found, "No owner is gone.", as_json=target.json):
+        if print_empty_or_json(found, "No owner is gone.", as_json=target.json):
             return
         rows = [(one.owner, utc_text(one.gone_at), one.said_by, str(one.active)) for one in found]
         print_table(("owner", "gone since", "said by", "still active"), rows)
@@ -170,9 +177,11 @@ queue_app = App(name="queue", help="Look at queues; pause, resume and drain them
 @queue_app.command(name="list")
 def list_queues(*, target: Target = TARGET) -> None:
     """List queues that hold something or are paused, with the age of what waits longest."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.queues.list()
-        if is_all_told(found, "No queue holds anything, and none is paused.", as_json=target.json):
+        if print_empty_or_json(
+            found, "No queue holds anything, and none is paused.", as_json=target.json
+        ):
             return
         now = application.status().now
         headings = ("queue", "queued", "running", "oldest waits for", "paused by", "since", "why")
@@ -190,10 +199,10 @@ def pause(name: str, /, *, reason: str, target: Target = TARGET) -> None:
     reason
         Why; it is shown wherever its runs are asked about, and recorded.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         is_unheard_of = _is_unheard_of(application, name)
         paused = application.queues.pause(name, reason=reason)
-        taking_back = undo_text("queue", "resume", name)
+        taking_back = undo_command("queue", "resume", name)
         if target.json:
             print_json({**paused.to_json(), "undo": taking_back})
             return
@@ -214,12 +223,12 @@ def resume(name: str, /, *, reason: str | None = None, target: Target = TARGET) 
     reason
         Why.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         before = _find(application, name)
         resumed = application.queues.resume(name, reason=reason)
         was_paused = before is not None and before.is_paused
         why = (before.reason if before is not None else None) or UNSAID
-        taking_back = undo_text("queue", "pause", name, "--reason", why) if was_paused else None
+        taking_back = undo_command("queue", "pause", name, "--reason", why) if was_paused else None
         if target.json:
             print_json({**resumed.to_json(), "was_paused": was_paused, "undo": taking_back})
             return
@@ -247,8 +256,8 @@ def drain(
     timeout
         How long to wait at the most: 30s, 10m. Without it, for ever.
     """
-    patience = Patience(timeout)
-    with opened(target, makes_store=False) as application:
+    patience = Timeout(timeout)
+    with open_app(target, makes_store=False) as application:
         is_unheard_of = _is_unheard_of(application, name)
         queue: Queue | None = application.queues.pause(name, reason=reason)
         with ticker() as told:
@@ -258,7 +267,7 @@ def drain(
                     break
                 queue = _find(application, name)
         running = 0 if queue is None else queue.running
-        taking_back = undo_text("queue", "resume", name)
+        taking_back = undo_command("queue", "resume", name)
         if target.json:
             known = {"name": name} if queue is None else queue.to_json()
             print_json({**known, "is_drained": not running, "undo": taking_back})
@@ -317,7 +326,7 @@ worker_app.default(worker)
 @worker_app.command(name="list")
 def list_workers(*, target: Target = TARGET) -> None:
     """List workers that are alive, and those that are out of service."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found, hosts = application.workers.list(), application.workers.quarantined_hosts()
         now = application.status().now
     if target.json:
@@ -356,7 +365,7 @@ def drain_worker(worker: int, /, *, reason: str, target: Target = TARGET) -> Non
     reason
         Why; it is recorded.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         done = application.workers.drain(worker, reason=reason)
     _print_worker_order(done, f"Draining {_who(done)}", "; it ends when they are done", target)
 
@@ -385,7 +394,7 @@ def quarantine(  # noqa: PLR0913 - options of a command
     host
         All workers of its host, and those that are started there from now on.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         done = application.workers.quarantine(worker, fence=fence, host=host, reason=reason)
     held = "; they are taken from it" if fence else "; it may finish them"
     also = f" and every other worker of {done.host}" if host else ""
@@ -413,7 +422,7 @@ def release(
     reason
         Why.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         done = application.workers.release(worker, host=host, reason=reason)
     if target.json:
         print_json(done.to_json())
@@ -425,7 +434,7 @@ def release(
 def _print_worker_order(
     done: MemberStatus, what: str, rest: str, target: Target, *words: str
 ) -> None:
-    taking_back = undo_text("worker", "release", str(done.id), *words)
+    taking_back = undo_command("worker", "release", str(done.id), *words)
     if target.json:
         print_json({**done.to_json(), "undo": taking_back})
         return

@@ -9,9 +9,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from duly.app import App as Application
-from duly.cli.confirm import UNSAID, print_undo, undo_text
-from duly.cli.context import Target, opened
-from duly.cli.output import is_all_told, print_facts, print_json, print_line, print_table
+from duly.cli.confirm import UNSAID, print_undo, undo_command
+from duly.cli.context import Target, open_app
+from duly.cli.output import print_empty_or_json, print_facts, print_json, print_line, print_table
 from duly.cli.references import find_run, print_elsewhere
 from duly.client.doubt_view import Effect, InboxItem
 from duly.client.inbox import TaskOrders
@@ -46,7 +46,7 @@ def inbox(run: str | None = None, /, *, limit: int = 50, target: Target = TARGET
     limit
         At most so many.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         if run is not None:
             item = application.inbox.get(find_run(application, run).id)
             if target.json:
@@ -175,7 +175,7 @@ def resume(
     run: str, /, *, reason: Reason, doubt: DoubtOptions = DOUBT, target: Target = TARGET
 ) -> None:
     """Try a run in doubt again from its last checkpoint."""
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = app.inbox.resume(
             find_run(app, run).id, reason=reason, effects=doubt.known, confirm=doubt.confirm
         )
@@ -206,7 +206,7 @@ def reconcile(  # noqa: PLR0913 - each part of what was found is an option
     if done == failed:
         given = "both" if done else None
         raise UsageError("--done", given, "or --failed must be said", "give one of the two")
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = app.inbox.reconcile(
             find_run(app, run).id, is_done=done, reason=reason, evidence=evidence
         )
@@ -215,7 +215,7 @@ def reconcile(  # noqa: PLR0913 - each part of what was found is an option
 
 def verify(run: str, /, *, target: Target = TARGET) -> None:
     """Have the result of a run checked, by a run of its task's own check: also an old run's."""
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_run(app, run)
         check = app.inbox.verify(found.id)
         tell(check, f"Queued a check of {found.label}", target, stop_text(check))
@@ -225,7 +225,7 @@ def verify(run: str, /, *, target: Target = TARGET) -> None:
 
 def stop_text(run: Run) -> str:
     """Return how to stop a run that goes on."""
-    return undo_text("run", "cancel", str(run.id), "--reason", UNSAID)
+    return undo_command("run", "cancel", str(run.id), "--reason", UNSAID)
 
 
 def tell(run: Run, what: str, target: Target, undo: str | None) -> None:
@@ -245,9 +245,9 @@ task_app = App(name="task", help="Look at tasks; suspend their retries, block th
 @task_app.command(name="list")
 def list_tasks(*, target: Target = TARGET) -> None:
     """List tasks that programs have told of, and what is ordered about each."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.inbox.tasks()
-        if is_all_told(found, "No program has told of any task.", as_json=target.json):
+        if print_empty_or_json(found, "No program has told of any task.", as_json=target.json):
             return
         rows = [(one.task, _retries(one), _reruns(one)) for one in found]
         print_table(("task", "retries", "reruns"), rows)
@@ -279,11 +279,11 @@ def allow_reruns(task: str, /, *, reason: TaskReason, target: Target = TARGET) -
 
 def _order(task: str, reason: str, target: Target, what: tuple[str, str]) -> None:
     verb, undoing = what
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         before = application.inbox.orders(task)
         after: TaskOrders = getattr(application.inbox, verb)(task, reason=reason)
         is_changed = before != after
-        undo = undo_text("task", undoing, task, "--reason", UNSAID) if is_changed else None
+        undo = undo_command("task", undoing, task, "--reason", UNSAID) if is_changed else None
         if target.json:
             print_json({**after.to_json(), "changed": is_changed, "undo": undo})
             return

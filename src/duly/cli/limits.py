@@ -7,9 +7,9 @@ from datetime import datetime
 from cyclopts import App
 
 from duly.app import App as Application
-from duly.cli.confirm import UNSAID, print_undo, undo_text
-from duly.cli.context import Target, opened
-from duly.cli.output import is_all_told, print_facts, print_json, print_line, print_table
+from duly.cli.confirm import UNSAID, print_undo, undo_command
+from duly.cli.context import Target, open_app
+from duly.cli.output import print_empty_or_json, print_facts, print_json, print_line, print_table
 from duly.cli.times import relative_text
 from duly.client.limits import Breaker, Limit, Place, Quota
 from duly.domain.quotas import Counted
@@ -26,7 +26,7 @@ app = App(name="limit", help="Limit how many runs go on, and how often; for the 
 @app.command(name="list")
 def list_limits(*, target: Target = TARGET) -> None:
     """List limits that people have set and code declares, and where runs wait because of one."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         limits, places = application.limits.list(), application.limits.places()
         if target.json:
             said, taken = [one.to_json() for one in limits], [one.to_json() for one in places]
@@ -71,13 +71,13 @@ def set_limit(  # noqa: PLR0913 - each part of a limit is an option
     reason
         Why; it is recorded.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         before = next((one for one in application.limits.list() if _is_persons(one, name)), None)
         made = application.limits.set(
             name, running=running, rate=rate, running_by=_read_by(by) or None, reason=reason
         )
         words = ("limit", "remove", name) if before is None else ("limit", "set", *_words(before))
-        taking_back = undo_text(*words)
+        taking_back = undo_command(*words)
         if target.json:
             print_json({**made.to_json(), "undo": taking_back})
             return
@@ -96,12 +96,12 @@ def remove(name: str, /, *, reason: str | None = None, target: Target = TARGET) 
     reason
         Why; it is recorded.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         before = next((one for one in application.limits.list() if _is_persons(one, name)), None)
         was_set = application.limits.remove(name, reason=reason)
         taking_back = None
         if was_set and before is not None:
-            taking_back = undo_text("limit", "set", *_words(before))
+            taking_back = undo_command("limit", "set", *_words(before))
         if target.json:
             print_json({"name": name, "was_set": was_set, "undo": taking_back})
             return
@@ -174,9 +174,9 @@ breaker_app = App(name="breaker", help="Look at destinations that are down, and 
 @breaker_app.command(name="list")
 def list_breakers(*, target: Target = TARGET) -> None:
     """List destinations: whether they are called, and how that went of late."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.breakers.list()
-        if is_all_told(found, "No task has called a destination yet.", as_json=target.json):
+        if print_empty_or_json(found, "No task has called a destination yet.", as_json=target.json):
             return
         now = application.status().now
         headings = ("destination", "breaker", "went well", "failed", "open since", "tried again")
@@ -192,7 +192,7 @@ def show(destination: str, /, *, target: Target = TARGET) -> None:
     destination
         Its name: of a webhook, the host of its address.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.breakers.get(destination)
         if target.json:
             print_json(found.to_json())
@@ -213,7 +213,7 @@ def show(destination: str, /, *, target: Target = TARGET) -> None:
             ]
         print_facts(facts)
         if not found.is_closed:
-            again = undo_text("breaker", "reset", found.destination, "--reason", UNSAID)
+            again = undo_command("breaker", "reset", found.destination, "--reason", UNSAID)
             print_line(("remedy: ", "dim"), f"{again}, if it is up")
 
 
@@ -228,7 +228,7 @@ def reset(destination: str, /, *, reason: str, target: Target = TARGET) -> None:
     reason
         Why; it is recorded.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         before = application.breakers.get(destination)
         found = application.breakers.reset(destination, reason=reason)
         if target.json:
@@ -301,7 +301,7 @@ def set_quotas(  # noqa: PLR0913 - each quota is an option
         Why; it is recorded.
     """
     given = {"schedules": schedules, "creations": creations, "pending": pending}
-    with opened(target) as application:
+    with open_app(target) as application:
         most = {name: _number(name, text) for name, text in given.items() if text is not None}
         before = _of(application, scope, tenant)
         after = application.quotas.set(scope, tenant=tenant, reason=reason, **most)
@@ -317,7 +317,7 @@ def set_quotas(  # noqa: PLR0913 - each quota is an option
 @quota_app.command(name="list")
 def list_quotas(*, target: Target = TARGET) -> None:
     """List quotas, with who set them and when."""
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         found = application.quotas.list()
         if target.json:
             print_json([one.to_json() for one in found])
@@ -346,10 +346,10 @@ def remove_quota(
     reason
         Why; it is recorded.
     """
-    with opened(target, makes_store=False) as application:
+    with open_app(target, makes_store=False) as application:
         before = _of(application, scope, tenant)
         application.quotas.remove(scope, tenant=tenant, reason=reason)
-        taking_back = undo_text("quota", "set", *_named(scope, tenant), *_options(before))
+        taking_back = undo_command("quota", "set", *_named(scope, tenant), *_options(before))
         if target.json:
             print_json({"scope": scope, "undo": taking_back})
             return
@@ -384,9 +384,9 @@ def _undo(named: list[str], before: list[Quota], most: dict[str, int | str]) -> 
     if len(changed) < len(most):
         # A quota that was not there before can only be taken back with the others of its scope.
         kept = _options(before)
-        again = f" && {undo_text('quota', 'set', *named, *kept)}" if kept else ""
-        return undo_text("quota", "remove", *named) + again
-    return undo_text("quota", "set", *named, *_options(changed))
+        again = f" && {undo_command('quota', 'set', *named, *kept)}" if kept else ""
+        return undo_command("quota", "remove", *named) + again
+    return undo_command("quota", "set", *named, *_options(changed))
 
 
 def _options(quotas: list[Quota]) -> list[str]:

@@ -109,7 +109,7 @@ def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
     sys.stdout.write(_escaped(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
-class Listed(Protocol):
+class ListOutput(Protocol):
     """One of what a command lists."""
 
     def to_json(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Listed(Protocol):
         ...
 
 
-def is_all_told(found: Sequence[Listed], nothing: str, *, as_json: bool) -> bool:
+def print_empty_or_json(found: Sequence[ListOutput], nothing: str, *, as_json: bool) -> bool:
     """Print a list as JSON, or that there is nothing to list; say whether that was one of both."""
     if as_json:
         print_json([one.to_json() for one in found])
@@ -185,7 +185,7 @@ def read_interval(text: str) -> float:
     return interval_us / _SECOND_US
 
 
-class Patience:
+class Timeout:
     """Time between two looks, which grows; and a limit, after which nothing is waited for."""
 
     def __init__(self, limit: str | None) -> None:

@@ -14,7 +14,7 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from duly.app import App
-from duly.cli.confirm import counted, undo_text
+from duly.cli.confirm import counted, undo_command
 from duly.cli.output import print_line
 from duly.cli.times import read_moment
 from duly.client.run_view import DelayedRun, Run
@@ -112,9 +112,11 @@ def _where_runs_are(app: App, text: str) -> str:
     """Say where to look, also to who gave the name of a schedule or of a task."""
     with suppress(NotFound, UsageError):
         name = app.schedules.get(text).name
-        return f"it is a schedule, whose runs are in {undo_text('run', 'list', '--schedule', name)}"
+        return (
+            f"it is a schedule, whose runs are in {undo_command('run', 'list', '--schedule', name)}"
+        )
     if app.runs.list(task=text, limit=1):
-        return f"it is a task, whose runs are in {undo_text('run', 'list', '--task', text)}"
+        return f"it is a task, whose runs are in {undo_command('run', 'list', '--task', text)}"
     return _RUNS_LISTED
 
 

@@ -24,12 +24,12 @@ from duly.cli.confirm import (
     UNSAID,
     FrozenOrder,
     SetOptions,
-    is_agreed,
+    confirm,
     print_undo,
-    require_answer,
-    undo_text,
+    require_confirmation,
+    undo_command,
 )
-from duly.cli.context import ArgumentOptions, Target, note_unchecked, opened, read_arguments
+from duly.cli.context import ArgumentOptions, Target, note_unchecked, open_app, read_arguments
 from duly.cli.inbox import DOUBT, Confirm, DoubtOptions, Reason, retry_doubtful, stop_text, tell
 from duly.cli.output import print_json, print_line
 from duly.cli.references import RunName, find_promise, find_run
@@ -50,7 +50,7 @@ Carry: TypeAlias = Callable[[list[Any]], list[OrderedRun]]
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CareOptions:
+class ConfirmOptions:
     """Which runs an order is about, whether to look first, and whether to ask."""
 
     dead: bool = False
@@ -62,7 +62,7 @@ class CareOptions:
     """Do not ask."""
 
 
-CARE = CareOptions()
+CARE = ConfirmOptions()
 RunNames = Annotated[str, Parameter(help="Their ids, beginnings of ids, or labels.")]
 
 
@@ -87,12 +87,12 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carrying:
+class BulkOrder:
     """Shows what is chosen, asks, carries an order out, and tells what it has done."""
 
     app: Application
     order: Order
-    care: CareOptions
+    care: ConfirmOptions
     target: Target
 
     def out(self, names: Sequence[str], more: tuple[str, ...], carry: Carry) -> int:
@@ -104,9 +104,9 @@ class Carrying:
             self._preview(chosen, as_of)
             return 0
         if not self.care.yes and (self.order.is_asked or not names):
-            require_answer(len(chosen))
+            require_confirmation(len(chosen))
             _print_chosen(chosen, as_of)
-            if not is_agreed(self.order.verb, len(chosen)):
+            if not confirm(self.order.verb, len(chosen)):
                 print_line("Nothing was changed.")
                 return DECLINED
         return self._told(chosen, carry([run.id for run in chosen]))
@@ -182,7 +182,7 @@ class Carrying:
         """Return how to stop one that goes on again."""
         if not self.order.is_stopped or len(done) != 1:
             return None
-        return undo_text("run", "cancel", str(done[0].id), "--reason", UNSAID)
+        return undo_command("run", "cancel", str(done[0].id), "--reason", UNSAID)
 
 
 def _print_chosen(chosen: list[Run], as_of: datetime) -> None:
@@ -243,12 +243,12 @@ def cancel(
     reason
         Why; it is recorded.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         if len(runs) == 1 and chosen == ONE_BY_ONE:
             _tell(app.runs.cancel(find_promise(app, runs[0]), reason=reason), target)
             return 0
-        care = CareOptions(which=chosen.which, dry_run=chosen.dry_run, yes=chosen.yes)
-        carrying = Carrying(app=app, order=CANCEL, care=care, target=target)
+        care = ConfirmOptions(which=chosen.which, dry_run=chosen.dry_run, yes=chosen.yes)
+        carrying = BulkOrder(app=app, order=CANCEL, care=care, target=target)
         return carrying.out(runs, chosen.state, partial(_cancel_each, app, reason))
 
 
@@ -286,7 +286,7 @@ def _again(run: Run) -> str:
     words += ["--key", run.key] if run.key else []
     if run.arguments:
         words += ["--arguments", json.dumps(run.arguments, ensure_ascii=False)]
-    return undo_text(*words)
+    return undo_command(*words)
 
 
 RETRY = Order(
@@ -313,7 +313,7 @@ DISCARD = Order(
 def retry(  # noqa: PLR0913 - each choice is an option
     *runs: RunNames,
     retrying: bool = False,
-    care: CareOptions = CARE,
+    care: ConfirmOptions = CARE,
     doubt: DoubtOptions = DOUBT,
     reason: str | None = None,
     target: Target = TARGET,
@@ -331,7 +331,7 @@ def retry(  # noqa: PLR0913 - each choice is an option
         Why; it is recorded.
     """
     more = ("retrying",) if retrying else ()
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         order = RETRY
         is_one = len(runs) == 1 and not (care.dead or more or care.which != WHICH)
         if is_one and (found := find_run(app, runs[0])).state == RunState.AMBIGUOUS:
@@ -340,11 +340,13 @@ def retry(  # noqa: PLR0913 - each choice is an option
                 tell(again, "Queued again", target, stop_text(again))
                 return 0
             order = replace(RETRY, states=(*RETRY.states, RunState.AMBIGUOUS))
-        carry = Carrying(app=app, order=order, care=care, target=target)
+        carry = BulkOrder(app=app, order=order, care=care, target=target)
         return carry.out(runs, more, partial(app.runs.retry, reason=reason))
 
 
-def discard(*runs: RunNames, reason: str, care: CareOptions = CARE, target: Target = TARGET) -> int:
+def discard(
+    *runs: RunNames, reason: str, care: ConfirmOptions = CARE, target: Target = TARGET
+) -> int:
     """Give up dead runs for good: their record stays, but they can't be tried any more.
 
     Name the runs, or choose them: --dead --task charge --since -2h.
@@ -354,8 +356,8 @@ def discard(*runs: RunNames, reason: str, care: CareOptions = CARE, target: Targ
     reason
         Why; it is recorded.
     """
-    with opened(target, makes_store=False) as app:
-        carry = Carrying(app=app, order=DISCARD, care=care, target=target)
+    with open_app(target, makes_store=False) as app:
+        carry = BulkOrder(app=app, order=DISCARD, care=care, target=target)
         return carry.out(runs, (), partial(app.runs.discard, reason=reason))
 
 
@@ -381,14 +383,14 @@ def edit(
     if not arguments.is_given:
         remedy = "give --arguments '{…}', or -a class_id=42"
         raise UsageError("arguments", None, "is missing", remedy)
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         before = find_run(app, run)
         given = dict(read_arguments(arguments))
         new = given if arguments.arguments is not None else {**before.arguments, **given}
         edited = app.runs.edit(before.id, new, reason=reason)
         old = json.dumps(before.arguments, ensure_ascii=False)
         words = ("run", "edit", str(edited.id), "--arguments", old, "--reason", UNSAID)
-        taking_back = undo_text(*words)
+        taking_back = undo_command(*words)
         if target.json:
             print_json({**edited.to_json(), "undo": taking_back})
             return
@@ -430,7 +432,7 @@ def rerun(  # noqa: PLR0913 - each choice is an option
     state
         Choose runs in this state, such as succeeded; may be given several times.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         if _is_one(runs, state, which, chosen):
             found = app.inbox.rerun(
                 find_run(app, runs[0]).id, reason=reason, repair=repair, confirm=confirm
@@ -470,7 +472,7 @@ def skip(
 
     Name them, or choose them: --task charge --until -30d.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         if _is_one(runs, (), which, chosen):
             found = app.inbox.skip(find_run(app, runs[0]).id, reason=reason)
             tell(found, "Skipped", target, None)
@@ -526,4 +528,4 @@ def _frozen(
 def _stop(done: Sequence[OrderedRun]) -> str | None:
     if len(done) != 1:
         return None
-    return undo_text("run", "cancel", str(done[0].made), "--reason", UNSAID)
+    return undo_command("run", "cancel", str(done[0].made), "--reason", UNSAID)

@@ -8,11 +8,11 @@ from contextlib import suppress
 from uuid import UUID
 
 from duly.app import App
-from duly.cli.context import Target, opened
+from duly.cli.context import Target, open_app
 from duly.cli.output import (
     TIMED_OUT,
-    Patience,
     Ticker,
+    Timeout,
     print_aside,
     print_block,
     print_json_line,
@@ -43,12 +43,12 @@ def wait(*runs: str, timeout: str | None = None, target: Target = TARGET) -> int
     timeout
         How long to wait at the most: 30s, 10m. Without it, for ever.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         wanted = [find_promise(app, one) for one in runs]
-        return await_runs(app, wanted, Patience(timeout), as_json=target.json)
+        return await_runs(app, wanted, Timeout(timeout), as_json=target.json)
 
 
-def await_runs(app: App, wanted: Sequence[UUID], patience: Patience, *, as_json: bool) -> int:
+def await_runs(app: App, wanted: Sequence[UUID], patience: Timeout, *, as_json: bool) -> int:
     """Wait for runs, tell each as it ends, and return the worst that happened as an exit code."""
     open_runs = list(dict.fromkeys(wanted))
     looked: dict[UUID, Run | None] = {}

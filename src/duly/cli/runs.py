@@ -12,10 +12,10 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from duly.app import App
-from duly.cli.context import Target, opened
+from duly.cli.context import Target, open_app
 from duly.cli.inbox import inbox
 from duly.cli.output import (
-    Patience,
+    Timeout,
     json_line,
     neutral,
     print_aside,
@@ -49,7 +49,7 @@ TARGET = Target()
 
 def attempts(run: RunName, /, *, target: Target = TARGET) -> None:
     """Show each attempt of a run: by whom, under which fence, how it ended, with its error."""
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_run(app, run)
         tried = app.runs.attempts(found.id)
         if target.json:
@@ -94,7 +94,7 @@ def logs(
     follow
         Go on until the run is over.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_run(app, run)
         last = _print_from(app, found.id, 0, as_json=target.json)
         if follow:
@@ -104,7 +104,7 @@ def logs(
 
 
 def _follow(app: App, run: UUID, last: int, *, as_json: bool) -> None:
-    patience = Patience(None)
+    patience = Timeout(None)
     while True:
         # Asked before the lines are read: what was written until then is among them.
         is_over = app.runs.get(run).is_over
@@ -158,7 +158,7 @@ def missing(
     schedule
         Only of this schedule, by its name or id.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         now = app.status().now
         start = read_moment(since, "UTC", SystemClock(), "since")
         if start >= now:
@@ -281,7 +281,7 @@ OF_NOW = ("cause", "error", "worker", "until")
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class RunThen(NamedTuple):
+class PastRun(NamedTuple):
     """A run, and the state in which it was."""
 
     run: Run
@@ -305,14 +305,14 @@ class RunThen(NamedTuple):
 
 def find_runs_then(
     app: App, options: RunOptions, wanted: tuple[int, Sequence[str]], at: datetime
-) -> tuple[list[RunThen], bool]:
+) -> tuple[list[PastRun], bool]:
     """Return so many runs that there were, newest first, and whether that is all there may be."""
     number, states = wanted
     for name in OF_NOW:
         if getattr(options, name) is not None:
             problem = "says how runs are now" if name != "until" else "contradicts --as-of"
             raise UsageError(name, getattr(options, name), problem, "leave it out with --as-of")
-    found: list[RunThen] = []
+    found: list[PastRun] = []
     cursor, looked_at = None, 0
     while len(found) < number and looked_at < LOOKED_AT_MAX:
         # None was made before its time, so that later ones were not there.
@@ -324,7 +324,7 @@ def find_runs_then(
             attempts = [] if is_over else app.runs.attempts(run.id)
             state = run_state_as_of(run, attempts, at)
             if state is not None and (not states or state in states):
-                found.append(RunThen(run, state))
+                found.append(PastRun(run, state))
         cursor = page.next_cursor
         if cursor is None:
             break
@@ -332,7 +332,7 @@ def find_runs_then(
 
 
 def print_runs_then(
-    found: Sequence[RunThen], at: datetime, target: Target, *, is_all: bool
+    found: Sequence[PastRun], at: datetime, target: Target, *, is_all: bool
 ) -> None:
     """Print them, and what can't be known."""
     if not is_all:
@@ -350,7 +350,7 @@ def print_runs_then(
         print_line("No run found.")
 
 
-def _row_as_of(one: RunThen) -> tuple[str, ...]:
+def _row_as_of(one: PastRun) -> tuple[str, ...]:
     run = one.run
     return str(run.id), one.state, run.label, run.queue, utc_text(run.due_at)
 
@@ -392,7 +392,7 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
     options = which if reason is None else replace(which, cause=reason)
     if as_of is not None and cursor is not None:
         raise UsageError("cursor", cursor, "contradicts --as-of", "give --number instead")
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         if as_of is not None:
             at = read_as_of(app, as_of)
             then, is_all = find_runs_then(app, options, (number, state), at)
@@ -436,7 +436,7 @@ def show(run: str, /, *, target: Target = TARGET) -> None:
     run
         Its id, the beginning of it, its key, or its label, as in nightly-report@2026-04-03T02:00Z.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_run(app, run)
         if target.json:
             print_json(story_json(app, found))
@@ -474,7 +474,7 @@ def _took(run: Run, now: datetime) -> str:
 
 def why(run: RunName, /, *, target: Target = TARGET) -> None:
     """Say in a sentence why a run is late, stuck, waiting or dead, and what that rests on."""
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = app.runs.why(find_promise(app, run))
     if target.json:
         print_json(found.to_json())

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from duly.app import App
-from duly.cli.context import Target, opened, spoken_parts
+from duly.cli.context import Target, open_app, spoken_parts
 from duly.cli.output import print_block, print_json, print_line
 from duly.cli.references import find_schedule
 from duly.cli.schedule_text import NEXT_SHOWN, print_next
@@ -129,7 +129,7 @@ def apply(
     prune
         Delete schedules that this file declared earlier and no longer does.
     """
-    with opened(target, needs_store=True, is_rehearsal=dry_run) as app:
+    with open_app(target, needs_store=True, is_rehearsal=dry_run) as app:
         app.declarations = Declarations(app.name)
         app.declarations.sources.clear()  # this file alone: not what the application's code says
         app.declare(file)
@@ -188,7 +188,7 @@ def export(*names: str, target: Target = TARGET) -> None:
     names
         The names or ids of schedules; all unless given.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = [find_schedule(app, name) for name in names] or app.schedules.list()
         if target.json:
             print_json([one.to_json() for one in found])

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from duly.app import App
 from duly.app import App as Application
-from duly.cli.confirm import SET, UNSAID, FrozenOrder, SetOptions, print_undo, undo_text
+from duly.cli.confirm import SET, UNSAID, FrozenOrder, SetOptions, print_undo, undo_command
 from duly.cli.context import (
     ArgumentOptions,
     RuleOptions,
@@ -21,7 +21,7 @@ from duly.cli.context import (
     edited_rule,
     is_server,
     note_unchecked,
-    opened,
+    open_app,
     read_call,
     read_rule,
     spoken_parts,
@@ -267,7 +267,7 @@ def create(  # noqa: PLR0913 - each group of options is an argument
     dry_run
         Check everything and show when it would run, but store nothing.
     """
-    with opened(target, is_rehearsal=dry_run) as app:
+    with open_app(target, is_rehearsal=dry_run) as app:
         now = app.status().now
         timetable = read_rule(rule, read_name(name), now)
         call = read_call(app, task, arguments)
@@ -376,7 +376,7 @@ def edit(  # noqa: PLR0913 - each group of options is an argument
     name
         The schedule's name or id.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         before = find_schedule(app, name)
         changes = _changes(app, before, (options, rule, arguments, policies))
         if not changes:
@@ -536,7 +536,7 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
     asked = Asked(
         names=names, which=which, chosen=chosen, reason=reason, target=target, options=options
     )
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         if asked.is_one:
             found = find_schedule(app, names[0])
             moment = _moment(until, zone(found.timetable))
@@ -606,7 +606,7 @@ def resume(  # noqa: PLR0913 - as above
     asked = Asked(
         names=names, which=which, chosen=chosen, reason=reason, target=target, options=options
     )
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         if asked.is_one:
             found = find_schedule(app, names[0])
             _tell_resumed(
@@ -663,10 +663,10 @@ def trigger(  # noqa: PLR0913 - each option is an argument
     reason
         Why.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_schedule(app, name)
         run = app.schedules.trigger(found.id, reason=reason, key=key, overlap=overlap)
-        taking_back = undo_text("run", "cancel", str(run.id), "--reason", UNSAID)
+        taking_back = undo_command("run", "cancel", str(run.id), "--reason", UNSAID)
         if target.json:
             print_json({**run.to_json(), "schedule": found.name, "undo": taking_back})
             return
@@ -685,7 +685,7 @@ def skip(name: str, /, *, reason: str | None = None, target: Target = TARGET) ->
     reason
         Why.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_schedule(app, name)
         after = app.schedules.skip_next(found.id, reason=reason)
         instead = undo("trigger", after.name, "--reason", "it was skipped by mistake")
@@ -711,7 +711,7 @@ def delete(name: str, /, *, reason: str, yes: bool = False, target: Target = TAR
     yes
         Do not ask.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_schedule(app, name)
         if not yes and not _is_agreed(app, found):
             print_line("Nothing was changed.")
@@ -736,7 +736,7 @@ def restore(name: str, /, *, reason: str | None = None, target: Target = TARGET)
     reason
         Why.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_schedule(app, name)
         restored = app.schedules.restore(found.id, reason=reason)
         taking_back = undo("delete", restored.name, "--reason", found.reason or UNSAID, "--yes")

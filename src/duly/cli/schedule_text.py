@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from duly.app import App
-from duly.cli.confirm import undo_text
+from duly.cli.confirm import undo_command
 from duly.cli.output import print_json, print_line
 from duly.cli.times import print_changes, print_occurrences, relative_text, zoned_text
 from duly.client.schedule_view import Schedule
@@ -57,7 +57,7 @@ def next_sentence(schedule: Schedule, now: datetime) -> str:
 
 def undo(*words: str) -> str:
     """Return the command that undoes an order, fit to be typed."""
-    return undo_text("schedule", *words)
+    return undo_command("schedule", *words)
 
 
 def print_result(schedule: Schedule, **more: Any) -> None:  # noqa: ANN401 - JSON values

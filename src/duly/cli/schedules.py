@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from duly.app import App
 from duly.cli.audit import changes, flat_facts, print_entries
-from duly.cli.context import Target, opened
+from duly.cli.context import Target, open_app
 from duly.cli.output import print_facts, print_json, print_line, print_table
 from duly.cli.references import AsOf, find_schedule, read_as_of
 from duly.cli.schedule_orders import misfire_words, overlap_words
@@ -106,7 +106,7 @@ def diff(
     number
         How many of the last changes to show.
     """
-    with opened(target, makes_store=False, needs_store=True) as app:
+    with open_app(target, makes_store=False, needs_store=True) as app:
         found = find_schedule(app, name, by_beginning=True)
         history = app.schedules.history(found.id)
         made = [one for one in history if changes(one.before, one.after)]
@@ -222,7 +222,7 @@ def list_schedules(  # noqa: PLR0913 - each filter is an argument
     all_
         Deleted ones too.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = app.schedules.list(
             status=status,
             task=task,
@@ -275,7 +275,7 @@ def history(
     number
         How many entries to show at the most.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_schedule(app, name, by_beginning=True)
         entries = app.schedules.history(found.id, limit=number)
         if target.json:
@@ -303,7 +303,7 @@ def occurrences(
     end
         Until when: an ISO time, now, tomorrow, +1h.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_schedule(app, name, by_beginning=True)
         tz = zone(found.timetable)
         span = [read_moment(text, tz, SystemClock(), word) for text, word in _span(start, end)]
@@ -356,7 +356,7 @@ def show(name: str, /, *, as_of: AsOf = None, target: Target = TARGET) -> None:
     name
         The schedule's name or id, or a beginning that only it has.
     """
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         found = find_schedule(app, name, by_beginning=True)
         if as_of is not None:
             show_then(app, found, read_as_of(app, as_of, zone(found.timetable)), target)

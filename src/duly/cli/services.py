@@ -22,10 +22,10 @@ from cyclopts import Parameter
 from duly.app import App
 from duly.app.metrics import telling_metrics
 from duly.app.services import (
-    Crew,
-    Voice,
+    OutputListener,
+    Services,
     WorkerOptions,
-    crew_of,
+    build_services,
     leave,
     run_all,
     run_supervisor,
@@ -41,7 +41,7 @@ from duly.cli.context import (
     URL_VARIABLE,
     Target,
     of_all_tenants,
-    opened,
+    open_app,
     refuse_server,
 )
 from duly.cli.event_lines import LineTelemetry, Style
@@ -65,7 +65,7 @@ from duly.telemetry.prometheus import Measured
 from duly.timetable.instants import utc_text
 
 if TYPE_CHECKING:
-    from duly.api.server import Listening
+    from duly.api.server import BindAddress
 
 
 @Parameter(name="*")
@@ -159,7 +159,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
     level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     clock = SystemClock()
     telling = LineTelemetry(clock, level=level, style=observed.style(target))
-    with opened(of_all_tenants(target), needs_store=True) as app:
+    with open_app(of_all_tenants(target), needs_store=True) as app:
         require_shared(app.url)
         observed.begin("dispatcher", app, telling)
         for path in declare:
@@ -292,9 +292,9 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
     """
     note_retention(retain)
     require_server_library()
-    from duly.api.server import Listening, chosen_port
+    from duly.api.server import BindAddress, chosen_port
 
-    listening = Listening(
+    listening = BindAddress(
         host=host,
         port=chosen_port(port),
         is_behind_proxy=behind_proxy,
@@ -304,20 +304,20 @@ def server(  # noqa: PLR0913 - each option of the command is an argument
         trust_proxies=trust_proxy,
     )
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=observed.style(target))
-    with opened(of_all_tenants(target), needs_store=True) as app:
+    with open_app(of_all_tenants(target), needs_store=True) as app:
         require_shared(app.url)
         observed.begin("server", app, telling)
         listening.checked(has_token=app.store.has_live_token())
         _serve(app, listening, telling, has_console=console)
 
 
-def _serve(app: App, listening: Listening, telling: LineTelemetry, *, has_console: bool) -> None:
+def _serve(app: App, listening: BindAddress, telling: LineTelemetry, *, has_console: bool) -> None:
     """Serve until a signal ends it."""
     from duly.api.app import Api
-    from duly.api.server import Serving
+    from duly.api.server import Server
     from duly.web import Console
 
-    serving = Serving(app, listening, make=Console if has_console else Api)
+    serving = Server(app, listening, make=Console if has_console else Api)
 
     def ready() -> None:
         url = serving.url
@@ -356,7 +356,7 @@ def served(
         yield
         return
     require_server_library()
-    from duly.web.console import Beside, console_beside
+    from duly.web.console import EmbeddedConsole, console_beside
 
     def tell(text: str, facts: dict[str, object]) -> None:
         telling.tell(text, facts=facts)
@@ -364,7 +364,7 @@ def served(
     def warn(text: str, facts: dict[str, object]) -> None:
         telling.tell(f"warning: {text}", level=logging.WARNING, facts=facts)
 
-    with console_beside(app, Beside(tell=tell, warn=warn, port=port, on_ready=on_ready)):
+    with console_beside(app, EmbeddedConsole(tell=tell, warn=warn, port=port, on_ready=on_ready)):
         yield
 
 
@@ -499,14 +499,14 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
     )
     wanted = {"--quiet": quiet, "--verbose": verbose, "--tell-runs": tell_runs}
     words = frozenset(word for word, is_wanted in wanted.items() if is_wanted)
-    manner = Manner(words, observed, metrics_port)
+    manner = WorkerMode(words, observed, metrics_port)
     _require_own_port(metrics_port, processes)
     ready = _with_app(target)
     return _work(options, manner, ready) if no_supervisor else _supervise(options, manner, ready)
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class WorkerMode:
     """How much a worker tells, by the words of the command line."""
 
     words: frozenset[str]
@@ -527,17 +527,17 @@ class Manner:
         return RunTelemetry(level=level, style=style, tells_runs=tells_runs)
 
 
-def _work(options: WorkerOptions, manner: Manner, target: Target) -> NoReturn:
+def _work(options: WorkerOptions, manner: WorkerMode, target: Target) -> NoReturn:
     """Work in this very process, which ends with its supervisor if there is one."""
     lifeline = hold_lifeline()
     telling = manner.telemetry(target)
-    with opened(target, needs_store=True) as app:
+    with open_app(target, needs_store=True) as app:
         require_shared(app.url)
         manner.observed.begin("worker", app, telling)
         telling.tell(f"working on {app.url}", facts={"event": "started", "store": app.url})
         # Counting costs a little for each event: only if somebody will ask.
         counting = None if manner.metrics_port is None else CountingTelemetry(telling)
-        voice = Voice(telemetry=counting or telling, tell=telling.tell_between)
+        voice = OutputListener(telemetry=counting or telling, tell=telling.tell_between)
         measure = partial(_measure_worker, counting)
         with telling_metrics(manner.metrics_port, measure, telling.tell_between):
             status = run_worker(app, options, voice, lifeline)
@@ -552,15 +552,15 @@ def _measure_worker(counting: CountingTelemetry | None) -> Measured:
     return measured
 
 
-def _supervise(options: WorkerOptions, manner: Manner, target: Target) -> int:
+def _supervise(options: WorkerOptions, manner: WorkerMode, target: Target) -> int:
     """Keep worker processes going; the tasks' code is not even imported here."""
     telling = manner.telemetry(target)
     command = (sys.executable, "-m", "duly", "worker", "--no-supervisor", f"--app={target.app}")
     argv = [*command, *options.arguments(), *manner.arguments()]
     argv += ["--json"] if target.json else []
     argv += [] if target.url is None else [f"--url={target.url}"]
-    voice = Voice(telemetry=telling, tell=telling.tell_between)
-    status = run_supervisor(Crew(argv=tuple(argv), processes=options.processes), voice)
+    voice = OutputListener(telemetry=telling, tell=telling.tell_between)
+    status = run_supervisor(Services(argv=tuple(argv), processes=options.processes), voice)
     telling.tell("stopped", facts={"event": "stopped", "status": status})
     return status
 
@@ -675,7 +675,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     level, style = logging.DEBUG if verbose else logging.WARNING, observed.style(target)
     events = RunTelemetry(level=level, style=style, tells_runs=True)
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=style)
-    with opened(of_all_tenants(target), needs_store=True) as app:
+    with open_app(of_all_tenants(target), needs_store=True) as app:
         require_shared(app.url)
         observed.begin("dispatcher", app, events)
         for path in declare:
@@ -683,20 +683,20 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
         _greet(app, app.reconcile(), telling)
         words = ["--tell-runs", "--verbose" if verbose else "--quiet", *observed.arguments()]
         words += ["--json"] * target.json
-        voice = Voice(telemetry=events, tell=telling.tell_between)
+        voice = OutputListener(telemetry=events, tell=telling.tell_between)
         with served(app, port, telling):
-            status = run_all(app, crew_of(place, options, *words), voice)
+            status = run_all(app, build_services(place, options, *words), voice)
         telling.tell("stopped; what was promised is kept", facts={"event": "stopped"})
     return status
 
 
-def run_plainly(app: App, crew: Crew) -> int:
+def run_plainly(app: App, crew: Services) -> int:
     """Run all of an application until Ctrl-C, and tell it as `duly dev` does to a person."""
     events = RunTelemetry(level=logging.WARNING, style=Style.SENTENCES, tells_runs=True)
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=Style.SENTENCES)
     _greet(app, app.reconcile(), telling)
     with served(app, None, telling):
-        status = run_all(app, crew, Voice(telemetry=events, tell=telling.tell_between))
+        status = run_all(app, crew, OutputListener(telemetry=events, tell=telling.tell_between))
     telling.tell("stopped; what was promised is kept", facts={"event": "stopped"})
     return status
 

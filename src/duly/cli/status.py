@@ -21,7 +21,7 @@ from rich.text import Text
 from duly.app import App
 from duly.app.doctor import Check, Diagnosis, Level, examine, mended
 from duly.cli.alerts import open_alerts_text
-from duly.cli.context import Target, is_server, named_tenant, opened, refuse_server
+from duly.cli.context import Target, is_server, named_tenant, open_app, refuse_server
 from duly.cli.output import (
     console,
     neutral,
@@ -72,7 +72,7 @@ def status(
         How often to look: 2s, 1m.
     """
     interval_s = read_interval(interval)
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         if not watch:
             codes = [0]
             _show(app, target, is_stream=False, codes=codes)
@@ -289,7 +289,7 @@ def doctor(*, fix: bool = False, target: Target = TARGET) -> int:
     """
     if fix:
         refuse_server(target)
-    with opened(target) as app:
+    with open_app(target) as app:
         diagnosis = _asked(app) if is_server(app) else examine(app)
         mending: list[str] = []
         if fix and any(one.is_mendable for one in diagnosis.checks):
@@ -528,7 +528,7 @@ def top(
         How often to look: 1s, 500ms.
     """
     interval_s = read_interval(interval)
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         if target.json:
             print_json(take_snapshot(app).to_json())
         elif once or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -611,7 +611,7 @@ def vitals(
     if sum((schedule is not None, task is not None, tenant)) > 1:
         problem, remedy = "can't be combined with another", "name a schedule, --task or --tenant"
         raise UsageError("vitals", schedule or task, problem, remedy)
-    with opened(target, makes_store=False) as app:
+    with open_app(target, makes_store=False) as app:
         if schedule is None and task is None and not tenant:
             return _of_each(app, as_json=target.json)
         if schedule is not None:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from duly.client.parameters import Delay, Instant
     from duly.clock import Clock
     from duly.domain.auth import TokenRecord
-    from duly.entropy import Draws
+    from duly.entropy import RandomSource
     from duly.store.ports import Store
     from duly.store.ports.auth import SessionRecord
 
@@ -84,11 +84,15 @@ class NewSession:
     secret: str = field(repr=False)
 
 
-class Doorkeeper:
+class TokenAuthenticator:
     """Says who comes. May be asked by several threads at once."""
 
     def __init__(
-        self, open_store: Callable[[], Store], clock: Clock, draws: Draws, source: str = "api"
+        self,
+        open_store: Callable[[], Store],
+        clock: Clock,
+        draws: RandomSource,
+        source: str = "api",
     ) -> None:
         self._open_store = open_store
         self._clock = clock

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from duly.domain.alert_rules import Rule
     from duly.domain.alerts import AlertRecord, DeliveryRecord
-    from duly.store.ports.alerts import TermRecord
+    from duly.store.ports.alerts import AlertSettingRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +305,7 @@ def count_open(records: Sequence[AlertRecord]) -> tuple[OpenAlerts, ...]:
     )
 
 
-def rule_view(rule: Rule, said: TermRecord | None) -> AlertRule:
+def rule_view(rule: Rule, said: AlertSettingRecord | None) -> AlertRule:
     """Show a rule, and who has set it."""
     usual = USUAL[rule.kind]
     return AlertRule(
@@ -331,7 +331,12 @@ def rule_view(rule: Rule, said: TermRecord | None) -> AlertRule:
     )
 
 
-def channel_view(name: str, kind: str, options: Any, said: TermRecord | None) -> AlertChannel:  # noqa: ANN401 - JSON
+def channel_view(
+    name: str,
+    kind: str,
+    options: Any,  # noqa: ANN401 - JSON
+    said: AlertSettingRecord | None,
+) -> AlertChannel:
     """Show a channel, and who has set it."""
     return AlertChannel(
         name=name,
@@ -345,7 +350,7 @@ def channel_view(name: str, kind: str, options: Any, said: TermRecord | None) ->
     )
 
 
-def silence_view(said: TermRecord) -> AlertSilence:
+def silence_view(said: AlertSettingRecord) -> AlertSilence:
     """Show a silence."""
     assert said.until is not None, "a silence is over some time"
     return AlertSilence(

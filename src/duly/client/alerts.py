@@ -38,9 +38,9 @@ from duly.store.ports.alerts import (
     UNSAID,
     AcknowledgeAlert,
     AlertFilter,
+    AlertSettingKind,
     RemoveTerm,
-    SetTerm,
-    TermSort,
+    SetAlertSetting,
 )
 from duly.timetable.instants import DAY, SECOND_US
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from duly.client.caller import Caller
     from duly.client.parameters import Delay, Instant
     from duly.domain.alert_rules import Rule
-    from duly.store.ports.alerts import TermRecord
+    from duly.store.ports.alerts import AlertSettingRecord
 
 ALL = "all"
 LOG = ChannelConfig(name="log", kind="log", options={})
@@ -126,7 +126,7 @@ class Alerts:
 
     def silences(self) -> ListedSilences:
         """Return silences that are not over."""
-        found = self._caller.store.list_alert_terms(TermSort.SILENCE)
+        found = self._caller.store.list_alert_terms(AlertSettingKind.SILENCE)
         return [silence_view(one) for one in found if self._own() in {None, one.tenant}]
 
     def silence(  # noqa: PLR0913 - each part of a silence is an argument
@@ -152,8 +152,8 @@ class Alerts:
         terms["subject"] = None if subject is None else _read_subject(subject)
         caller = self._caller
         drawn = schedule_id(caller.clock.now_us(), caller.draws.draw(_DRAW_BYTES))
-        order = SetTerm(
-            sort=TermSort.SILENCE,
+        order = SetAlertSetting(
+            sort=AlertSettingKind.SILENCE,
             name=identity_text(drawn) if id is None else str(id),
             tenant=whose or "",
             terms=terms,
@@ -167,12 +167,12 @@ class Alerts:
     ) -> bool:
         """End a silence before its time; say whether there was one."""
         name = identity_text(read_identity(silence, "silence"))
-        return self._remove(TermSort.SILENCE, name, Because(reason, version), self._own())
+        return self._remove(AlertSettingKind.SILENCE, name, Because(reason, version), self._own())
 
     def rules(self) -> ListedRules:
         """Return every rule by name: those that were set, and what is usual for the others."""
         self._caller.require_operator("look at rules of alerts")
-        said = self._said(TermSort.RULE)
+        said = self._said(AlertSettingKind.RULE)
         return [rule_view(one, said.get(one.name)) for one in Rulebook(_rules(said)).rules()]
 
     def set_rule(
@@ -193,11 +193,11 @@ class Alerts:
         self._caller.require_operator("set rules of alerts")
         actor = self._caller.ordering(reason)
         for _ in range(self._caller.settings.decisions_max):
-            said = self._said(TermSort.RULE)
+            said = self._said(AlertSettingKind.RULE)
             before = next((one for one in _rules(said) if one.name == name), None)
             rule = read_rule(name, terms, before)
-            order = SetTerm(
-                sort=TermSort.RULE,
+            order = SetAlertSetting(
+                sort=AlertSettingKind.RULE,
                 name=rule.name,
                 terms=rule.to_json(),
                 actor=actor,
@@ -216,12 +216,12 @@ class Alerts:
     ) -> bool:
         """Take back a rule that was set: what is usual holds again. Say whether there was one."""
         self._caller.require_operator("set rules of alerts")
-        return self._remove(TermSort.RULE, name, Because(reason, version))
+        return self._remove(AlertSettingKind.RULE, name, Because(reason, version))
 
     def channels(self) -> ListedChannels:
         """Return where alerts go, by name."""
         self._caller.require_operator("look at channels of alerts")
-        said = self._said(TermSort.CHANNEL)
+        said = self._said(AlertSettingKind.CHANNEL)
         found = {LOG.name: channel_view(LOG.name, LOG.kind, {}, None)}
         for name, one in said.items():
             kind, options = str(one.terms.get("kind")), one.terms.get("options") or {}
@@ -244,8 +244,8 @@ class Alerts:
         """
         self._caller.require_operator("set channels of alerts")
         config = read_channel(name, kind, {} if options is None else options)
-        order = SetTerm(
-            sort=TermSort.CHANNEL,
+        order = SetAlertSetting(
+            sort=AlertSettingKind.CHANNEL,
             name=config.name,
             terms={"kind": config.kind, "options": dict(config.options)},
             actor=self._caller.ordering(reason),
@@ -259,7 +259,7 @@ class Alerts:
     ) -> bool:
         """Have alerts go there no more; say whether there was such a channel."""
         self._caller.require_operator("set channels of alerts")
-        return self._remove(TermSort.CHANNEL, name, Because(reason, version))
+        return self._remove(AlertSettingKind.CHANNEL, name, Because(reason, version))
 
     def test_channel(self, name: str) -> ChannelTest:
         """Send a notice that is marked as a test, from here and at once; say how it went."""
@@ -301,11 +301,11 @@ class Alerts:
             raise UsageError("duration" if until is None else "until", given, problem, remedy)
         return end
 
-    def _said(self, sort: TermSort) -> dict[str, TermRecord]:
+    def _said(self, sort: AlertSettingKind) -> dict[str, AlertSettingRecord]:
         return {one.name: one for one in self._caller.store.list_alert_terms(sort)}
 
     def _remove(
-        self, sort: TermSort, name: str, because: Because, tenant: str | None = None
+        self, sort: AlertSettingKind, name: str, because: Because, tenant: str | None = None
     ) -> bool:
         require_text(str(sort), name, SUBJECT_LENGTH_MAX)
         order = RemoveTerm(
@@ -326,7 +326,7 @@ def read_version(value: object) -> int:
     return value
 
 
-def _rules(said: Mapping[str, TermRecord]) -> list[Rule]:
+def _rules(said: Mapping[str, AlertSettingRecord]) -> list[Rule]:
     return [rule_from_json(one.terms) for one in said.values()]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.client.run_view import Run
-    from duly.domain.runs import AttemptRecord, LateWord, LineRecord, ProgressRecord
+    from duly.domain.runs import AttemptRecord, LateReport, LineRecord, ProgressRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ def line_view(record: LineRecord) -> Line:
     )
 
 
-def _late(word: LateWord) -> Late:
+def _late(word: LateReport) -> Late:
     return Late(
         state=str(word.state),
         at=from_microseconds(word.at),

@@ -151,7 +151,7 @@ class ExportedTrail:
         return {"source": self.source, **counts, "head": self.head}
 
 
-class Stretch:
+class SealedRange:
     """Entries one after the other, as seals of one format or another would name them."""
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class Verifying:
         self._seals = self._entries = self._unsealed = self._uncovered = 0
         self._traces: list[Trace] = []
 
-    def add_seal(self, seal: Seal, found: Stretch) -> None:
+    def add_seal(self, seal: Seal, found: SealedRange) -> None:
         """Compare a seal with what was found of its stretch."""
         self._seals += 1
         self._entries += len(found.numbers)
@@ -198,7 +198,7 @@ class Verifying:
                 self._tell(Trace(Tampering.SEAL, seal.number, problem))
             self._known = None
 
-    def add_unsealed(self, found: Stretch) -> None:
+    def add_unsealed(self, found: SealedRange) -> None:
         """Count entries after the last seal; one of a number below that was inserted."""
         through = 0 if self._chain.last is None else self._chain.last.through
         for number in found.numbers:
@@ -249,7 +249,7 @@ def verify_store(store: Store, known: str | None, tell: Tell | None = None) -> V
     """Compare all seals of a store with its entries."""
     verifying = Verifying(known)
     for seal, entries in _told(_stretches(store), tell):
-        stretch = Stretch()
+        stretch = SealedRange()
         for one in entries:
             stretch.add(entry_facts(one), () if seal is None else (seal.format,))
         if seal is None:
@@ -281,7 +281,7 @@ def export_trail(
 def verify_file(file: str | Path, known: str | None) -> Verified:
     """Compare all seals of an exported file with its entries; no store is asked."""
     verifying, name = Verifying(known), str(file)
-    stretch = Stretch()
+    stretch = SealedRange()
     source, is_whole = name, False
     for number, document in enumerate(_documents(name), start=1):
         try:
@@ -293,7 +293,7 @@ def verify_file(file: str | Path, known: str | None) -> Verified:
                     stretch.add(facts, FORMATS)
                 case {"kind": "seal"} if number > 1:
                     verifying.add_seal(_read_seal(facts), stretch)
-                    stretch = Stretch()
+                    stretch = SealedRange()
                 case {"kind": "end"} if number > 1:
                     is_whole = True
                 case _:

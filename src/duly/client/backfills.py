@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot, backfill_view
-from duly.client.enqueue import backfill_spans, told_order
+from duly.client.enqueue import backfill_spans, with_order_span
 from duly.client.parameters import (
     Instant,
     one_or_several,
@@ -22,16 +22,16 @@ from duly.domain.backfill import (
     FILLED,
     NEVER,
     BackfillMode,
+    BackfillOccurrenceKind,
     BackfillOrder,
+    BackfillSpan,
     BackfillStatus,
-    SlotClass,
-    Span,
     first_of,
     rest_of,
     slots_of,
 )
 from duly.domain.enums import ScheduleStatus
-from duly.domain.fire_planning import Template
+from duly.domain.fire_planning import ScheduleVersion
 from duly.domain.ids import BackfillId, backfill_id, read_identity
 from duly.errors import Conflict, NotFound, UsageError
 from duly.store.backfill_rulings import RESUMES
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from duly.client.schedule_orders import Reference
     from duly.domain.backfill import Slot
     from duly.store.ports.backfill import BackfillRecord
-    from duly.store.ports.queries import Seen
+    from duly.store.ports.queries import ScheduleSnapshot
 
 PER_MINUTE_DEFAULT = 60
 PER_MINUTE_MAX = 60_000
@@ -313,14 +313,14 @@ class Backfills:
 
     def _told(self, name: str, give: Callable[[], BackfillRecord]) -> Backfill:
         """Give an order about a backfill, and tell of it in the trace of its schedule."""
-        record = told_order(self._caller.tracing, give, lambda one: backfill_spans(one, name))
+        record = with_order_span(self._caller.tracing, give, lambda one: backfill_spans(one, name))
         return self._shown(record)
 
 
 def _rest(record: BackfillRecord) -> dict[str, Any]:
     """Return what a backfill has left undone, as the terms of another one."""
     assert record.cursor is not None, "who has left something stands somewhere"
-    span = rest_of(Span(record.since, record.until, record.order, record.cursor))
+    span = rest_of(BackfillSpan(record.since, record.until, record.order, record.cursor))
     return {
         "schedule": UUID(bytes=record.schedule_id),
         "since": from_microseconds(span[0]),
@@ -336,12 +336,12 @@ def _follower_id(record: BackfillRecord) -> BackfillId:
     return backfill_id(record.updated_at, draw)
 
 
-def _template(seen: Seen) -> Template:
+def _template(seen: ScheduleSnapshot) -> ScheduleVersion:
     record = seen.record
-    return Template(record.id, record.definition_number, record.definition)
+    return ScheduleVersion(record.id, record.definition_number, record.definition)
 
 
-def _read_span(seen: Seen, since: Instant, until: Instant) -> tuple[int, int]:
+def _read_span(seen: ScheduleSnapshot, since: Instant, until: Instant) -> tuple[int, int]:
     first, end = read_instant("since", since), read_instant("until", until)
     if end > seen.now:
         remedy = f"end it at {iso_utc(from_microseconds(seen.now))} at the latest"
@@ -349,11 +349,13 @@ def _read_span(seen: Seen, since: Instant, until: Instant) -> tuple[int, int]:
     return first, end
 
 
-def _read_classes(classes: Iterable[str] | None) -> frozenset[SlotClass]:
+def _read_classes(classes: Iterable[str] | None) -> frozenset[BackfillOccurrenceKind]:
     if classes is None:
         return FILLED
-    chosen = frozenset(read_choice("classes", one, SlotClass) for one in one_or_several(classes))
-    remedy = f"choose of {', '.join(one for one in SlotClass if one not in NEVER)}"
+    chosen = frozenset(
+        read_choice("classes", one, BackfillOccurrenceKind) for one in one_or_several(classes)
+    )
+    remedy = f"choose of {', '.join(one for one in BackfillOccurrenceKind if one not in NEVER)}"
     if not chosen:
         raise UsageError("classes", [], "are none", remedy)
     if refused := chosen & NEVER:
@@ -368,8 +370,10 @@ def _read_number(field: str, value: object, most: int) -> int:
     return value
 
 
-def _planned(slot: Slot, chosen: frozenset[SlotClass], mode: BackfillMode) -> PlannedSlot:
-    is_kept = mode is BackfillMode.FILL and slot.kind is SlotClass.SUCCEEDED
+def _planned(
+    slot: Slot, chosen: frozenset[BackfillOccurrenceKind], mode: BackfillMode
+) -> PlannedSlot:
+    is_kept = mode is BackfillMode.FILL and slot.kind is BackfillOccurrenceKind.SUCCEEDED
     return PlannedSlot(
         from_microseconds(slot.scheduled_for),
         str(slot.kind),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from duly.client.parameters import read_reason
 from duly.domain.audit import Actor
 from duly.errors import Forbidden, UsageError
-from duly.store.caller_transactions import Awaiting, Lent
+from duly.store.caller_transactions import AwaitedConnection, LentTransaction
 from duly.store.ports.auth import part_of
 from duly.timetable.instants import SECOND_US
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from duly.client.run_context import Lending
+    from duly.client.run_context import LentConnections
     from duly.client.tasks import Tasks
     from duly.clock import Clock
     from duly.config import Settings
-    from duly.entropy import Draws
+    from duly.entropy import RandomSource
     from duly.store.ports import Store
     from duly.store.ports.schedules import Parameters, Transaction
     from duly.telemetry.tracing import Tracing
@@ -45,7 +45,7 @@ def rest_for(duration_us: int) -> None:
 
 
 @dataclass(slots=True)
-class Traces:
+class TracingHolder:
     """Who is told of spans; one for all that stand for the same application.
 
     It is switched on when a program begins to run, and the tasks of that program order things, too.
@@ -62,10 +62,10 @@ class Caller:
     """Opens the store at first use: making an application touches nothing."""
     clock: Clock
     """For the front of new ids only; what is due or late, the store's clock decides."""
-    draws: Draws
+    draws: RandomSource
     tasks: Tasks
     settings: Settings
-    lending: Lending
+    lending: LentConnections
     tenant: str
     actor: str
     source: str = LIBRARY
@@ -78,7 +78,7 @@ class Caller:
     rest: Callable[[int], None] = rest_for
     """Lets so many microseconds pass between two looks; virtual time does it at once."""
 
-    traces: Traces = field(default_factory=Traces)
+    traces: TracingHolder = field(default_factory=TracingHolder)
 
     @property
     def tracing(self) -> Tracing | None:
@@ -130,14 +130,14 @@ class Awaited:
 async def _call(method: Callable[..., Any], *values: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
     """Carry out a method in a thread, in the transaction of the caller's if he gives one."""
     connection = options.get("connection")
-    if connection is None or isinstance(connection, Lent):
+    if connection is None or isinstance(connection, LentTransaction):
         return await _threaded(partial(method, *values, **options))
     if isinstance(connection, AwaitedTransaction):
         options["connection"] = connection.transaction
         return await _threaded(partial(method, *values, **options), thread=connection.thread)
     import asyncio
 
-    options["connection"] = awaiting = Awaiting(connection, asyncio.get_running_loop())
+    options["connection"] = awaiting = AwaitedConnection(connection, asyncio.get_running_loop())
     return await _threaded(partial(method, *values, **options), stop=awaiting.give_up)
 
 

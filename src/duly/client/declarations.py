@@ -22,7 +22,7 @@ from duly.client.schedule_orders import (
     POLICIES,
     NewSchedule,
     Order,
-    Wanted,
+    ScheduleSpec,
     apply_order,
     create_schedule,
     decide_new,
@@ -38,8 +38,8 @@ from duly.domain.ids import schedule_id
 from duly.domain.schedule_changes import decide_delete, decide_restore, first_pending
 from duly.errors import Conflict, DulyError, NotFound, UsageError, require_text
 from duly.store.alert_rulings import version_of
-from duly.store.ports.alerts import SetTerm, TermSort
-from duly.store.ports.queries import AuditFilter, ScheduleFilter, Seen
+from duly.store.ports.alerts import AlertSettingKind, SetAlertSetting
+from duly.store.ports.queries import AuditFilter, ScheduleFilter, ScheduleSnapshot
 from duly.timetable.business_calendar import read_calendar
 from duly.timetable.combinators import zone_of
 from duly.timetable.language.detect import recognise
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from duly.client.caller import Caller
-    from duly.domain.schedule_changes import Change
+    from duly.domain.schedule_changes import ScheduleChange
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.ports.alerts import TermRecord
+    from duly.store.ports.alerts import AlertSettingRecord
     from duly.timetable.timetable import Timetable
 
 
-_TABLES = {"rules": TermSort.RULE, "channels": TermSort.CHANNEL}
+_TABLES = {"rules": AlertSettingKind.RULE, "channels": AlertSettingKind.CHANNEL}
 _CHANNEL_KEYS = {"kind", "options"}
 
 
@@ -65,7 +65,7 @@ _CHANNEL_KEYS = {"kind", "options"}
 class DeclaredTerm:
     """A rule or a channel that a file declares."""
 
-    sort: TermSort
+    sort: AlertSettingKind
     name: str
     terms: dict[str, Any]
     source: str
@@ -107,7 +107,7 @@ def reconcile_alerts(
     """
     stored = {
         (sort, one.name): one
-        for sort in (TermSort.RULE, TermSort.CHANNEL)
+        for sort in (AlertSettingKind.RULE, AlertSettingKind.CHANNEL)
         for one in (caller.store.list_alert_terms(sort) if declared else ())
     }
     for one in declared:
@@ -131,8 +131,8 @@ def reconcile_alerts(
         yield what, one.title, ""
 
 
-def _read(sort: TermSort, name: str, table: dict[str, Any]) -> dict[str, Any]:
-    if sort is TermSort.RULE:
+def _read(sort: AlertSettingKind, name: str, table: dict[str, Any]) -> dict[str, Any]:
+    if sort is AlertSettingKind.RULE:
         return read_rule(name, table).to_json()
     unknown = sorted(table.keys() - _CHANNEL_KEYS)
     if unknown:
@@ -142,9 +142,9 @@ def _read(sort: TermSort, name: str, table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _set(
-    caller: Caller, one: DeclaredTerm, terms: dict[str, Any], before: TermRecord | None
+    caller: Caller, one: DeclaredTerm, terms: dict[str, Any], before: AlertSettingRecord | None
 ) -> None:
-    order = SetTerm(
+    order = SetAlertSetting(
         sort=one.sort,
         name=one.name,
         terms=terms,
@@ -346,7 +346,7 @@ def _timetable(name: str, table: Mapping[str, Any]) -> Timetable:
         # A program without a file has no need of the language.
 
         said = {key: table[key] for key in _SPOKEN if key in table}
-        return spoken_timetable(Spoken(when=table["when"], seed=name, **said))
+        return spoken_timetable(TypedTimetable(when=table["when"], seed=name, **said))
     idle = [key for key in _SPOKEN if key in table]
     if idle:
         remedy = "write it in the timetable itself"
@@ -553,29 +553,29 @@ def _try_new(caller: Caller, new: NewSchedule) -> bool:
     return True
 
 
-def _wanted(new: NewSchedule) -> Wanted:
-    return Wanted(new.definition, owner=new.owner, declared_by=new.declared_by)
+def _wanted(new: NewSchedule) -> ScheduleSpec:
+    return ScheduleSpec(new.definition, owner=new.owner, declared_by=new.declared_by)
 
 
-def _change(caller: Caller, seen: Seen, new: NewSchedule) -> None:
+def _change(caller: Caller, seen: ScheduleSnapshot, new: NewSchedule) -> None:
     wanted = _wanted(new)
 
-    def decide(record: ScheduleRecord, now: int) -> Change | None:
+    def decide(record: ScheduleRecord, now: int) -> ScheduleChange | None:
         return decide_new(caller, record, wanted, now)
 
     apply_order(caller, seen, decide, Order())
 
 
-def _revive(caller: Caller, seen: Seen, new: NewSchedule) -> None:
+def _revive(caller: Caller, seen: ScheduleSnapshot, new: NewSchedule) -> None:
     """Restore what only a reconciliation has deleted, then make it as it is declared."""
 
-    def decide(record: ScheduleRecord, now: int) -> Change | None:
+    def decide(record: ScheduleRecord, now: int) -> ScheduleChange | None:
         if record.status is not ScheduleStatus.DELETED:
             return None  # another process was faster
         return decide_restore(record, now, None)
 
     record = apply_order(caller, seen, decide, Order(reason="declared again"))
-    _change(caller, Seen(record, caller.store.now()), new)
+    _change(caller, ScheduleSnapshot(record, caller.store.now()), new)
 
 
 def _orphan(caller: Caller, record: ScheduleRecord, report: _Report, *, prune: bool) -> None:
@@ -583,14 +583,14 @@ def _orphan(caller: Caller, record: ScheduleRecord, report: _Report, *, prune: b
         report.note("orphaned", record.name)
         return
 
-    def decide(found: ScheduleRecord, _now: int) -> Change | None:
+    def decide(found: ScheduleRecord, _now: int) -> ScheduleChange | None:
         if found.status is ScheduleStatus.DELETED:
             return None
         return decide_delete(found, NO_LONGER_DECLARED)
 
     if not report.is_dry:
         order = Order(reason=NO_LONGER_DECLARED)
-        apply_order(caller, Seen(record, caller.store.now()), decide, order)
+        apply_order(caller, ScheduleSnapshot(record, caller.store.now()), decide, order)
     report.note("pruned", record.name)
 
 
@@ -618,7 +618,7 @@ def _differing(record: ScheduleRecord, new: NewSchedule) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class TypedTimetable:
     """What a person typed, and what they said beside it."""
 
     when: str
@@ -632,7 +632,7 @@ class Spoken:
     """What cron's H is spread by; the schedule's name."""
 
 
-def spoken_timetable(spoken: Spoken) -> Timetable:
+def spoken_timetable(spoken: TypedTimetable) -> Timetable:
     """Read it."""
     timetable = recognise(
         spoken.when,

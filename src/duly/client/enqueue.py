@@ -22,7 +22,7 @@ from duly.domain.enums import Lane, Origin
 from duly.domain.ids import RunId, drawn_run_ids, identity_text, is_occurrence_id, read_identity
 from duly.errors import UsageError
 from duly.store.ports.schedules import AddRuns, CancelDelayed, MoveDelayed, NewRun
-from duly.store.runs_alike import RunsAlike
+from duly.store.runs_alike import UniformRuns
 from duly.telemetry.tracing import SPANS_AT_ONCE_MAX, SpanFacts
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ T = TypeVar("T")
 PROMISE, SCHEDULE, ORDER = "promise", "schedule", "order"
 
 
-def told_order(
+def with_order_span(
     tracing: Tracing | None, give: Callable[[], T], spans_of: Callable[[T], list[SpanFacts]]
 ) -> T:
     """Give an order about what was promised before; tell of it in its trace and in the caller's."""
@@ -133,7 +133,7 @@ RUN_IN_PAST = "run"
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class DueTime:
     """When a run is wanted: at an instant, after a delay by the store's clock, or at once."""
 
     due_at: int | None
@@ -146,14 +146,14 @@ class When:
         return self.due_at is None and self.delay_us is None
 
 
-def read_when(at: Instant | None, delay: Delay | None, past: str | None) -> When:
+def read_when(at: Instant | None, delay: Delay | None, past: str | None) -> DueTime:
     """Read when a run is wanted; one way of saying it at a time."""
     if past not in (None, RUN_IN_PAST):
         remedy = "give past='run' to run at once what lies in the past, or leave it out"
         raise UsageError("past", past, "is not a choice", remedy)
     if at is not None and delay is not None:
         raise UsageError("delay", delay, "contradicts `at`", "give one of the two")
-    return When(
+    return DueTime(
         due_at=None if at is None else read_instant("at", at),
         delay_us=None if delay is None else read_delay("delay", delay),
         is_late_ok=past == RUN_IN_PAST,
@@ -161,10 +161,10 @@ def read_when(at: Instant | None, delay: Delay | None, past: str | None) -> When
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class EnqueueOptions:
     """On which terms runs are ordered: all but the call itself."""
 
-    when: When
+    when: DueTime
     key: str | None = None
     queue: str | None = None
     priority: int | None = None
@@ -175,7 +175,7 @@ class Terms:
 
 
 def enqueue(
-    caller: Caller, calls: Iterable[BoundCall | AnyTask], terms: Terms
+    caller: Caller, calls: Iterable[BoundCall | AnyTask], terms: EnqueueOptions
 ) -> list[EnqueuedRun]:
     """Make a run of each call in one transaction; more than it can hold is refused."""
     most = caller.settings.runs_per_order_max
@@ -210,7 +210,7 @@ def add_runs(
         with caller.tracing.promising(PROMISE) as promising:
             added = caller.store.add_runs(order, within)
             promising.tell(promise_spans(runs, added), len(added))
-    if isinstance(runs, RunsAlike):
+    if isinstance(runs, UniformRuns):
         task = runs.task
         return [
             EnqueuedRun(run_id, due_at, is_new=is_new, key=None, name=task)
@@ -225,8 +225,8 @@ def add_runs(
 
 
 def _runs_alike(
-    caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: Terms
-) -> RunsAlike | None:
+    caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: EnqueueOptions
+) -> UniformRuns | None:
     """Return the orders as one, if they are for later and nothing but arguments tells them apart.
 
     None if it is not so, or if anything else is said of them: a key, an id.
@@ -242,7 +242,7 @@ def _runs_alike(
             return None
         arguments.append(call.payload)
     asked = read_call(first, terms.queue, terms.priority)
-    return RunsAlike(
+    return UniformRuns(
         tenant=caller.tenant,
         task=asked.task,
         queue=asked.queue,
@@ -257,7 +257,9 @@ def _runs_alike(
     )
 
 
-def _new_runs(caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: Terms) -> list[NewRun]:
+def _new_runs(
+    caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: EnqueueOptions
+) -> list[NewRun]:
     """Return the orders; what is the same for all is worked out once, and so is a call.
 
     An id that was drawn for an order says what was asked for; who brings an id or a key may ask for
@@ -295,7 +297,7 @@ def _new_runs(caller: Caller, calls: Sequence[BoundCall | AnyTask], terms: Terms
     return runs
 
 
-def move(caller: Caller, key_or_id: str | UUID, when: When, reason: str | None) -> DelayedRun:
+def move(caller: Caller, key_or_id: str | UUID, when: DueTime, reason: str | None) -> DelayedRun:
     """Move a pending delayed run to another instant."""
     if when.is_now:
         remedy = "give `at` or `delay`"
@@ -322,18 +324,18 @@ def cancel(caller: Caller, key_or_id: str | UUID, reason: str | None) -> Run:
     return run_view(caller.store.cancel_delayed(command), None)
 
 
-def _check_delay(caller: Caller, when: When) -> None:
+def _check_delay(caller: Caller, when: DueTime) -> None:
     if when.delay_us is not None:
         check_reachable("delay", when.delay_us, caller.clock.now_us())
 
 
-def _fingerprint(call: Call, when: When) -> str:
+def _fingerprint(call: Call, when: DueTime) -> str:
     """Hash what is asked for, so that the same request made again is recognised."""
     parts = (call.task, call.arguments, call.queue, call.priority, when.due_at, when.delay_us)
     return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
-def _order_ids(caller: Caller, terms: Terms, count: int) -> list[RunId]:
+def _order_ids(caller: Caller, terms: EnqueueOptions, count: int) -> list[RunId]:
     """Return an id for each run of an order."""
     if terms.ids is not None:
         return _read_order_ids(terms.ids, count)

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from duly.client.status import unplaced
 from duly.domain.enums import Lane, Origin, RunState
-from duly.domain.explain import Down, Life, Order, RunFacts, Taken, explain
-from duly.domain.limits import Why, why_of
+from duly.domain.explain import Down, LimitUsage, MemberPresence, Order, RunFacts, explain
+from duly.domain.limits import LimitReason, why_of
 from duly.domain.runs import RunRecord
 from duly.errors import NotFound
 from duly.store.ports.dispatch import MemberKind
@@ -72,26 +72,26 @@ def _waits_for(store: Store, run: RunRecord) -> dict[str, Any]:
     if waits is None:
         return {}
     why, which = waits
-    if why is Why.BREAKER:
+    if why is LimitReason.BREAKER:
         down = next((one for one in store.list_breakers() if one.destination == which), None)
         if down is None:
             return {}
         return {"breaker": Down(str(down.breaker.state), down.breaker.retry_at)}
     table = store.list_limits()
     place = next((one for one in store.list_places() if one.place == which), None)
-    rate = table.of(which).rate if why is Why.RATE else None
-    taken = Taken(
+    rate = table.of(which).rate if why is LimitReason.RATE else None
+    taken = LimitUsage(
         held=0 if place is None else place.held,
         waiting=0 if place is None else place.waiting,
-        most=table.of_place(which) if why is Why.CAP else None,
+        most=table.of_place(which) if why is LimitReason.CAP else None,
         rate=None if rate is None else rate.text,
     )
     return {"taken": taken}
 
 
-def _lives(members: Sequence[Member], kind: MemberKind) -> list[Life]:
+def _lives(members: Sequence[Member], kind: MemberKind) -> list[MemberPresence]:
     return [
-        Life(
+        MemberPresence(
             name=f"{one.id} on {one.host}, process {one.process}" if one.host else str(one.id),
             is_alive=one.is_alive,
             started_at=one.started_at,

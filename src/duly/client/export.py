@@ -23,10 +23,10 @@ from duly.errors import Conflict, UsageError
 from duly.store.ports.transfer import (
     KINDS_BY_NAME,
     PARTS,
-    Bundle,
     ColumnKind,
     ImportPromises,
     OnConflict,
+    TransferUnit,
 )
 from duly.timetable.instants import from_microseconds, iso_utc
 
@@ -67,7 +67,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class ExportFile:
     """A file that was read to its end: it is as it was written."""
 
     header: Header
@@ -80,7 +80,9 @@ def header_of(exported: Exported, source: str, *, has_history: bool) -> Header:
     return Header(source, exported.as_of, exported.program_min, has_history, exported.alive)
 
 
-def write_promises(stream: BinaryIO, header: Header, bundles: Iterator[Bundle]) -> dict[str, int]:
+def write_promises(
+    stream: BinaryIO, header: Header, bundles: Iterator[TransferUnit]
+) -> dict[str, int]:
     """Write a file; return how many bundles of each kind there are."""
     checksum, counts = sha256(), dict[str, int]()
 
@@ -97,7 +99,7 @@ def write_promises(stream: BinaryIO, header: Header, bundles: Iterator[Bundle]) 
     return counts
 
 
-def read_whole(stream: BinaryIO, name: str) -> Whole:
+def read_whole(stream: BinaryIO, name: str) -> ExportFile:
     """Read a file to its end, and refuse it unless it is whole and as it was written."""
     stream.seek(0)
     checksum = sha256()
@@ -114,10 +116,10 @@ def read_whole(stream: BinaryIO, name: str) -> Whole:
     counts = end.get("counts")
     if not isinstance(counts, dict):
         raise UsageError("file", name, "does not say what it holds", _WHOLE)
-    return Whole(header, checksum.digest()[:16], counts)
+    return ExportFile(header, checksum.digest()[:16], counts)
 
 
-def read_bundles(stream: BinaryIO, name: str) -> Iterator[Bundle]:
+def read_bundles(stream: BinaryIO, name: str) -> Iterator[TransferUnit]:
     """Read the bundles of a file that is whole, one after the other."""
     stream.seek(0)
     for number, line in enumerate(_lines(stream, name), start=1):
@@ -159,7 +161,7 @@ def _header(document: dict[str, Any], name: str) -> Header:
     return Header(*cast("tuple[str, int, int, bool, int]", tuple(found)))
 
 
-def _written(bundle: Bundle) -> dict[str, Any]:
+def _written(bundle: TransferUnit) -> dict[str, Any]:
     return {
         "kind": bundle.kind.name,
         "rows": {
@@ -181,7 +183,7 @@ def _text(value: Value) -> str | int | bool | None:
     return identity_text(value) if isinstance(value, bytes) else value
 
 
-def _read(document: dict[str, Any], name: str, number: int) -> Bundle:
+def _read(document: dict[str, Any], name: str, number: int) -> TransferUnit:
     kind = KINDS_BY_NAME.get(str(document.get("kind")))
     rows = document.get("rows")
     if kind is None or not isinstance(rows, dict) or len(rows.get(kind.head, ())) != 1:
@@ -191,7 +193,7 @@ def _read(document: dict[str, Any], name: str, number: int) -> Bundle:
         if part not in kind.parts or not isinstance(listed, list):
             raise _strange(name, number, f"has rows of {part!r}")
         found[part] = [_row(part, row, name, number) for row in listed]
-    return Bundle(kind, found)
+    return TransferUnit(kind, found)
 
 
 def _row(part: str, row: object, name: str, number: int) -> PartRow:
@@ -285,7 +287,7 @@ class Import:
         }
 
 
-class Promises:
+class Exporter:
     """All that a store has promised, of every tenant."""
 
     def __init__(self, caller: Caller) -> None:

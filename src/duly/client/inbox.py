@@ -34,7 +34,7 @@ from duly.domain.ids import RunId, ordered_run_id
 from duly.domain.schedules import canonical_json
 from duly.errors import NotFound, UsageError
 from duly.store.effect_rulings import REPEATING
-from duly.store.ports.effects import FREE_TASK, OrderTask, Rerun, SettleDoubt
+from duly.store.ports.effects import FREE_TASK, OrderTask, Rerun, ResolveAmbiguousRun
 from duly.store.ports.queries import EFFECTS_MAX, AuditFilter
 from duly.store.rulings import id_taken
 from duly.store.work_rulings import not_in_doubt
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from duly.client.runs import RunReference, Runs
     from duly.domain.audit import AuditEntry
     from duly.domain.effects import EffectRecord
-    from duly.domain.verification import Scope
+    from duly.domain.verification import ItemScope
     from duly.store.ports import Store
     from duly.store.ports.effects import TaskOrder
 
@@ -191,7 +191,7 @@ class Inbox:
         run_id = RunId(self._runs.get(run).id.bytes)
         return tuple(check_view(one) for one in self._caller.store.list_verdicts(run_id))
 
-    def scope(self, run: RunReference) -> Scope:
+    def scope(self, run: RunReference) -> ItemScope:
         """Return how much a run was to do, what of it is done, and what is missing."""
         return self._caller.store.get_scope(RunId(self._runs.get(run).id.bytes))
 
@@ -361,7 +361,7 @@ class Inbox:
         require_reason(reason)
         if item.advice.is_risky(choice):
             _require_typed(item.run, confirm, item.advice.risks[choice])
-        command = SettleDoubt(
+        command = ResolveAmbiguousRun(
             tenant=self._caller.tenant,
             id=RunId(item.run.id.bytes),
             choice=choice,

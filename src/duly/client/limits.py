@@ -31,7 +31,7 @@ from duly.domain.quotas import (
 from duly.domain.quotas import read_scope as read_quota_scope
 from duly.domain.tasks import read_destination
 from duly.errors import Conflict, NotFound, UsageError
-from duly.store.ports.dispatch import MemberId, MemberKind, Standing
+from duly.store.ports.dispatch import MemberId, MemberKind, WorkerStatus
 from duly.store.ports.limits import SetLimit
 from duly.store.ports.operations import MarkOwner, OrderWorker, SetQuotas
 from duly.store.ports.queries import PAGE_MAX, OwnQueue
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from duly.client.status import MemberStatus
     from duly.domain.ids import ScheduleId
     from duly.domain.limits import LimitRecord
-    from duly.domain.quotas import GoneRecord, QuotaKey
+    from duly.domain.quotas import DepartedOwner, QuotaKey
     from duly.domain.quotas import Quota as Record
-    from duly.domain.schedule_changes import Change
+    from duly.domain.schedule_changes import ScheduleChange
     from duly.domain.schedules import ScheduleRecord
     from duly.store.ports.limits import BreakerRecord, PlaceRecord
     from duly.store.ports.operations import QueueRecord
@@ -376,7 +376,7 @@ class Owners:
         why = gone_reason(owner, reason)
         is_paused = False
 
-        def decide(record: ScheduleRecord, _now: int) -> Change | None:
+        def decide(record: ScheduleRecord, _now: int) -> ScheduleChange | None:
             nonlocal is_paused
             change = decide_gone(record, owner, why)
             is_paused = change is not None
@@ -396,7 +396,7 @@ def _read_name(owner: object) -> str:
     return name
 
 
-def _owner_view(record: GoneRecord, *, paused: int = 0, active: int = 0) -> GoneOwner:
+def _owner_view(record: DepartedOwner, *, paused: int = 0, active: int = 0) -> GoneOwner:
     return GoneOwner(
         owner=record.owner,
         tenant=record.tenant,
@@ -701,7 +701,7 @@ class Workers:
         Its supervisor does not replace it. What runs may take its time; a signal to the process
         sets the grace.
         """
-        return self._order(self._ordered(worker, Standing.DRAINING, reason))
+        return self._order(self._ordered(worker, WorkerStatus.DRAINING, reason))
 
     def quarantine(
         self, worker: int, *, fence: bool = False, host: bool = False, reason: str | None = None
@@ -711,7 +711,7 @@ class Workers:
         What it holds it finishes; with `fence` it is taken from it, as from one that has died. With
         `host` it holds for all workers of its host, and for those that are started there.
         """
-        order = self._ordered(worker, Standing.QUARANTINED, reason)
+        order = self._ordered(worker, WorkerStatus.QUARANTINED, reason)
         return self._order(replace(order, is_fenced=fence, is_whole_host=host))
 
     def release(
@@ -726,7 +726,9 @@ class Workers:
         seen = [one for one in self.list() if one.id == done.id]  # with how much it holds
         return seen[0] if seen else member_status(done)
 
-    def _ordered(self, worker: int, standing: Standing | None, reason: str | None) -> OrderWorker:
+    def _ordered(
+        self, worker: int, standing: WorkerStatus | None, reason: str | None
+    ) -> OrderWorker:
         self._caller.require_operator("take workers out of service")
         if type(worker) is not int or not 0 < worker <= ID_MAX:
             remedy = "give the number of a worker: duly worker list"

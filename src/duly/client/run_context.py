@@ -41,7 +41,7 @@ from duly.errors import (
     UsageError,
     require_text,
 )
-from duly.store.caller_transactions import Lent, not_lent
+from duly.store.caller_transactions import LentTransaction, not_lent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from duly.client.parameters import Delay
     from duly.client.run_view import Run
-    from duly.domain.effects import Permitted
-    from duly.domain.tasks import Live, Transacting
+    from duly.domain.effects import EffectPermission
+    from duly.domain.tasks import RunContext, TransactionalRun
     from duly.store.ports.schedules import Parameters, PlanningStore, Transaction
 
 
@@ -59,13 +59,13 @@ WHOLE = "all effects"
 _DEPTH_MAX = 32
 
 
-def begin_all(live: Live, label: str) -> None:
+def begin_all(live: RunContext, label: str) -> None:
     """Take permission for everything that the attempt does from now on."""
     _require(live.begin_effect(None), WHOLE, label)
 
 
 @contextmanager
-def effect_of(live: Live, label: str, key: str) -> Iterator[None]:
+def effect_of(live: RunContext, label: str, key: str) -> Iterator[None]:
     """Do one effect within: permitted before it begins, and done when the block ends well.
 
     EffectNotDone takes the intention back. Whatever else leaves the block leaves it open: nobody
@@ -82,7 +82,7 @@ def effect_of(live: Live, label: str, key: str) -> Iterator[None]:
     live.end_effect(key, None)
 
 
-def once(live: Live, label: str, key: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever it gives
+def once(live: RunContext, label: str, key: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever it gives
     """Return what a call gives, made once in the life of a run: later its kept result (JSON)."""
     require_effect_key(key)
     permitted = live.begin_effect(key)
@@ -99,7 +99,7 @@ def once(live: Live, label: str, key: str, call: Callable[[], Any]) -> Any:  # n
     return value
 
 
-async def once_awaited(live: Live, label: str, key: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - as above
+async def once_awaited(live: RunContext, label: str, key: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - as above
     """As `once`, for any function, async or not; the store is never asked on the loop."""
     require_effect_key(key)
     permitted = await in_thread(live.begin_effect, key)
@@ -121,7 +121,7 @@ async def once_awaited(live: Live, label: str, key: str, call: Callable[[], Any]
 class AwaitedEffect:
     """The block for one effect in an async task: `async with run.aio.effect(key):`."""
 
-    def __init__(self, live: Live, label: str, key: str) -> None:
+    def __init__(self, live: RunContext, label: str, key: str) -> None:
         """Check the key at once."""
         require_effect_key(key)
         self._live = live
@@ -145,17 +145,17 @@ class AwaitedEffect:
             await in_thread(_withdraw, self._live, self._key)
 
 
-def spanned(live: Live, key: str) -> AbstractContextManager[object]:
+def spanned(live: RunContext, key: str) -> AbstractContextManager[object]:
     """Make an effect's span the current one of whatever is done within, if it has one."""
     trace = getattr(live, "trace", None)
     return nullcontext() if trace is None else trace.in_effect(key)
 
 
-def _withdraw(live: Live, key: str) -> None:
+def _withdraw(live: RunContext, key: str) -> None:
     live.end_effect(key, None, is_done=False)
 
 
-def _require(permitted: Permitted, key: str, label: str) -> None:
+def _require(permitted: EffectPermission, key: str, label: str) -> None:
     match permitted.grant:
         case Grant.GRANTED:
             return
@@ -174,7 +174,7 @@ def _require(permitted: Permitted, key: str, label: str) -> None:
             raise EffectRefused(key, "can't be begun: the attempt's time is all but up", remedy)
 
 
-def _kept(permitted: Permitted) -> Any:  # noqa: ANN401 - JSON values
+def _kept(permitted: EffectPermission) -> Any:  # noqa: ANN401 - JSON values
     return None if permitted.result is None else json.loads(permitted.result)
 
 
@@ -293,7 +293,7 @@ def _not_allowed(field: str, reference: SecretReference, remedy: str) -> UsageEr
 class TaskTransaction:
     """A connection for a task's own tables, whose commit ends its run as succeeded."""
 
-    def __init__(self, transaction: Transaction, lent: Transacting) -> None:
+    def __init__(self, transaction: Transaction, lent: TransactionalRun) -> None:
         self.transaction = transaction
         """What the store has lent; orders join it by `connection=tx`."""
         self._lent = lent
@@ -315,7 +315,7 @@ class TaskTransaction:
 
 @contextmanager
 def transaction_of(
-    live: Live, lending: Lending, limit: Delay | None = None
+    live: RunContext, lending: LentConnections, limit: Delay | None = None
 ) -> Iterator[TaskTransaction]:
     """Lend a transaction to a task; its run has succeeded when the block has ended well."""
     with live.transact(lending.limit_us(limit)) as lent:
@@ -334,7 +334,7 @@ class AwaitedTaskTransaction(AwaitedTransaction):
         lent.result(value)
 
 
-class Lending:
+class LentConnections:
     """The connections that one application has lent and not got back."""
 
     def __init__(self, limit: Delay) -> None:
@@ -372,7 +372,7 @@ class Lending:
         joined = connection.transaction if isinstance(connection, TaskTransaction) else connection
         with self._lock:
             is_ours = id(joined) in self._lent
-        if isinstance(joined, Lent) and not is_ours:
+        if isinstance(joined, LentTransaction) and not is_ours:
             raise not_lent(connection)
         return joined
 

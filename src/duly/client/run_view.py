@@ -27,8 +27,8 @@ from duly.client.run_context import (
 )
 from duly.domain.enums import Origin, RunState
 from duly.domain.ids import RunId
-from duly.domain.runs import line_of
-from duly.domain.verification import ScopeReport, read_expected, read_items
+from duly.domain.runs import lineage_root_of
+from duly.domain.verification import ItemReport, read_expected, read_items
 from duly.errors import Cancelled, UsageError
 from duly.timetable.instants import (
     duration_text,
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from duly.client.parameters import Delay
-    from duly.client.run_context import Lending, TaskTransaction
+    from duly.client.run_context import LentConnections, TaskTransaction
     from duly.domain.runs import DelayedRecord, Progress, RunRecord
-    from duly.domain.tasks import Live
+    from duly.domain.tasks import RunContext
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -116,8 +116,8 @@ class Run:
     """What the task returned, as JSON values."""
     tz: str | None = field(default=None, repr=False, compare=False)
     """The zone that its label is written in: its schedule's, when the run was made."""
-    live: Live | None = field(default=None, repr=False, compare=False)
-    lending: Lending | None = field(default=None, repr=False, compare=False)
+    live: RunContext | None = field(default=None, repr=False, compare=False)
+    lending: LentConnections | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_over(self) -> bool:
@@ -132,7 +132,7 @@ class Run:
         a plain rerun does is meant to be done once more: it has its own.
         """
         root = RunId(self.root.bytes)
-        return str(UUID(bytes=line_of(RunId(self.id.bytes), Origin(self.origin), root)))
+        return str(UUID(bytes=lineage_root_of(RunId(self.id.bytes), Origin(self.origin), root)))
 
     @property
     def cancelled(self) -> bool:
@@ -199,7 +199,7 @@ class Run:
 
     def done(self, *items: str) -> None:
         """Say which items are done; stored soon, and with the end. Each is to be done once."""
-        self.lent("done").note_scope(ScopeReport(done=read_items("item", items)))
+        self.lent("done").note_scope(ItemReport(done=read_items("item", items)))
 
     def remaining(self, items: Iterable[str]) -> list[str]:
         """Return those of the items that are still to be done, in their order.
@@ -217,7 +217,7 @@ class Run:
         for line in read_lines(text, level):
             live.write(level, line)
 
-    def lent(self, what: str) -> Live:
+    def lent(self, what: str) -> RunContext:
         """Return the live part, if the run is being executed here."""
         if self.live is None:
             remedy = "use it inside the task, on the run that a worker hands to it"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from duly.client.attempt_view import Attempt, Line, Step, attempt_view, line_view, step_view
-from duly.client.enqueue import read_reference, rerun_spans, told_order
+from duly.client.enqueue import read_reference, rerun_spans, with_order_span
 from duly.client.explanations import RunExplanation, explain_run
 from duly.client.paging import PAGE_DEFAULT, Page, read_cursor, read_page_limit, write_cursor
 from duly.client.parameters import (
@@ -210,7 +210,7 @@ def cancel_each(caller: Caller, ids: Sequence[RunId], reason: str | None) -> lis
 
 def rerun_told(caller: Caller, command: Rerun) -> RunRecord:
     """Run a run once more, and tell of it in its trace and in the caller's."""
-    return told_order(
+    return with_order_span(
         caller.tracing,
         lambda: caller.store.rerun_run(command),
         lambda made: rerun_spans(made, command.id),

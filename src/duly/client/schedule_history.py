@@ -15,11 +15,11 @@ from uuid import UUID
 from duly.client.parameters import read_limit, run_label
 from duly.domain.enums import RunState, ScheduleStatus
 from duly.domain.ids import ScheduleId
-from duly.domain.missing_occurrences import Cause, SlotKind, expect
+from duly.domain.missing_occurrences import Cause, ExpectedOccurrenceKind, expect
 from duly.domain.schedules import definition_from_json
 from duly.errors import UsageError
 from duly.store.derived_queries import DEFINITIONS_MAX, MissingFilter, find_missing
-from duly.store.ports.queries import PAGE_MAX, AuditFilter, Judged, Seen
+from duly.store.ports.queries import PAGE_MAX, AuditFilter, OccurrenceStatuses, ScheduleSnapshot
 from duly.timetable.combinators import zone_of
 from duly.timetable.instants import from_microseconds, iso_utc, to_microseconds
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duly.client.caller import Caller
     from duly.client.run_view import Run
     from duly.domain.audit import AuditEntry
-    from duly.domain.runs import OccurrenceVerdict
+    from duly.domain.runs import OccurrenceStatus
     from duly.domain.schedules import ScheduleRecord
     from duly.store.derived_queries import MissingOccurrence
     from duly.timetable.timetable import Timetable
@@ -183,7 +183,9 @@ def read_history(caller: Caller, record: ScheduleRecord, limit: int) -> list[His
     return [entry_view(one) for one in islice(entries, most)]
 
 
-def read_occurrences(caller: Caller, seen: Seen, span: tuple[int, int]) -> list[Occurrence]:
+def read_occurrences(
+    caller: Caller, seen: ScheduleSnapshot, span: tuple[int, int]
+) -> list[Occurrence]:
     """Judge each occurrence that was expected in a span, under the timetable then in force."""
     record = seen.record
     start, end = span
@@ -223,7 +225,8 @@ def read_many_occurrences(
         for one, record in seen.items()
     }
     asked = [
-        Judged(one, [slot.scheduled_for for slot in found.slots]) for one, found in expected.items()
+        OccurrenceStatuses(one, [slot.scheduled_for for slot in found.slots])
+        for one, found in expected.items()
     ]
     return {
         one: [
@@ -289,7 +292,7 @@ def entry_view(entry: AuditEntry) -> HistoryEntry:
     )
 
 
-def _occurrence(name: str, verdict: OccurrenceVerdict, timetable: Timetable) -> Occurrence:
+def _occurrence(name: str, verdict: OccurrenceStatus, timetable: Timetable) -> Occurrence:
     return Occurrence(
         scheduled_for=from_microseconds(verdict.scheduled_for),
         label=run_label(name, verdict.scheduled_for, zone_of(timetable)),
@@ -332,7 +335,9 @@ def read_skips(caller: Caller, schedule: ScheduleId, limit: int) -> list[Skipped
     ]
 
 
-KINDS = frozenset({SlotKind.MISSING, SlotKind.OWED, SlotKind.HELD})
+KINDS = frozenset(
+    {ExpectedOccurrenceKind.MISSING, ExpectedOccurrenceKind.OWED, ExpectedOccurrenceKind.HELD}
+)
 _WORDS = {
     Cause.NO_DISPATCHER: "its time has come, and no dispatcher is alive: start duly dispatcher",
     Cause.DISPATCHER_HOLDING: (
@@ -365,7 +370,7 @@ class MissingRun:
     @property
     def is_missing(self) -> bool:
         """Whether it should exist by now, and does not."""
-        return self.verdict == SlotKind.MISSING
+        return self.verdict == ExpectedOccurrenceKind.MISSING
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -447,7 +452,7 @@ def look_for_missing(
 
 def _is_told(found: MissingOccurrence) -> bool:
     """Leave out what nobody expects any more: a deleted schedule owes nothing while it is gone."""
-    is_held = found.slot.kind is SlotKind.HELD
+    is_held = found.slot.kind is ExpectedOccurrenceKind.HELD
     return not is_held or found.record.status is ScheduleStatus.PAUSED
 
 
@@ -462,7 +467,11 @@ def _view(found: MissingOccurrence) -> MissingRun:
         label=run_label(record.name, slot.scheduled_for, zone_of(timetable)),
         verdict=str(slot.kind),
         cause=None if slot.cause is None else str(slot.cause),
-        says=_OWED if slot.kind is SlotKind.OWED else _HELD if slot.cause is None else _says(found),
+        says=_OWED
+        if slot.kind is ExpectedOccurrenceKind.OWED
+        else _HELD
+        if slot.cause is None
+        else _says(found),
     )
 
 

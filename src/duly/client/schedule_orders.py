@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from duly.client.enqueue import SCHEDULE, order_spans, schedule_spans, told_order
+from duly.client.enqueue import SCHEDULE, order_spans, schedule_spans, with_order_span
 from duly.client.parameters import (
     LOOKED_FOR_LENGTH_MAX,
     read_jitter,
@@ -21,10 +21,10 @@ from duly.client.tasks import read_call
 from duly.domain.enums import Overlap, ScheduleStatus, SkipReason
 from duly.domain.ids import ScheduleId, schedule_id
 from duly.domain.policies import read_misfire, with_preset
-from duly.domain.schedule_changes import Change, decide_edit, first_pending
+from duly.domain.schedule_changes import ScheduleChange, decide_edit, first_pending
 from duly.domain.schedules import Definition
 from duly.errors import Conflict, NotFound, Outdated, UsageError, require_text
-from duly.store.ports.queries import ScheduleFilter, Seen
+from duly.store.ports.queries import ScheduleFilter, ScheduleSnapshot
 from duly.store.ports.schedules import ChangeSchedule, CreateSchedule, Stale
 from duly.timetable.combinators import spread
 from duly.timetable.instants import from_microseconds, iso_utc
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
     from duly.store.ports.schedules import CreatedSchedule
 
-    Decide = Callable[[ScheduleRecord, int], Change | None]
+    Decide = Callable[[ScheduleRecord, int], ScheduleChange | None]
 
 
 Reference = UUID | str
@@ -65,7 +65,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ScheduleSpec:
     """What an edit wants a schedule to be; None keeps what there is."""
 
     definition: Definition
@@ -75,7 +75,9 @@ class Wanted:
     reason: str | None = None
 
 
-def decide_new(caller: Caller, record: ScheduleRecord, wanted: Wanted, now: int) -> Change | None:
+def decide_new(
+    caller: Caller, record: ScheduleRecord, wanted: ScheduleSpec, now: int
+) -> ScheduleChange | None:
     """Decide an edit of template, name, owner and origin; None when nothing would change."""
     labels: dict[str, Any] = {
         field: value
@@ -93,9 +95,9 @@ def decide_new(caller: Caller, record: ScheduleRecord, wanted: Wanted, now: int)
     return replace(change, **labels)
 
 
-def _relabelled(record: ScheduleRecord, labels: dict[str, Any]) -> Change:
+def _relabelled(record: ScheduleRecord, labels: dict[str, Any]) -> ScheduleChange:
     """Keep the whole state of a schedule and change how it is called."""
-    return Change(
+    return ScheduleChange(
         action="schedule.edited",
         status=record.status,
         pending=record.pending,
@@ -133,7 +135,7 @@ def create_schedule(
         return created
 
 
-def find_schedule(caller: Caller, schedule: Reference) -> Seen:
+def find_schedule(caller: Caller, schedule: Reference) -> ScheduleSnapshot:
     """Return a schedule of this tenant by its id or name, with the store's now."""
     seen = None
     if isinstance(schedule, UUID):
@@ -168,9 +170,11 @@ def list_records(caller: Caller, command: ScheduleFilter) -> list[ScheduleRecord
     return found
 
 
-def apply_order(caller: Caller, seen: Seen, decide: Decide, order: Order) -> ScheduleRecord:
+def apply_order(
+    caller: Caller, seen: ScheduleSnapshot, decide: Decide, order: Order
+) -> ScheduleRecord:
     """Decide and apply; when the schedule moved meanwhile, look again and decide anew."""
-    record, _ = told_order(
+    record, _ = with_order_span(
         caller.tracing,
         lambda: _apply(caller, seen, decide, order),
         lambda done: order_spans(*done),
@@ -179,7 +183,7 @@ def apply_order(caller: Caller, seen: Seen, decide: Decide, order: Order) -> Sch
 
 
 def _apply(
-    caller: Caller, seen: Seen, decide: Decide, order: Order
+    caller: Caller, seen: ScheduleSnapshot, decide: Decide, order: Order
 ) -> tuple[ScheduleRecord, str | None]:
     """Return the schedule as it is then, and what was done to it."""
     actor = caller.ordering(order.reason)
@@ -201,7 +205,7 @@ def _apply(
         answer = caller.store.change_schedule(command)
         if not isinstance(answer, Stale):
             return answer, change.action
-        seen = Seen(answer.record, answer.now)
+        seen = ScheduleSnapshot(answer.record, answer.now)
     problem = "kept changing while this order was decided"
     raise Conflict("schedule", seen.record.name, problem, "look at it, then try again")
 
@@ -218,7 +222,7 @@ def _require_version(record: ScheduleRecord, version: int) -> None:
     raise Outdated("schedule", record.name, problem, remedy)
 
 
-def _by_id_text(caller: Caller, text: str) -> Seen | None:
+def _by_id_text(caller: Caller, text: str) -> ScheduleSnapshot | None:
     try:
         identity = UUID(text)
     except ValueError:

@@ -35,7 +35,7 @@ from duly.client.schedule_orders import (
     EDITABLE,
     NewSchedule,
     Order,
-    Wanted,
+    ScheduleSpec,
     apply_order,
     create_schedule,
     decide_new,
@@ -49,7 +49,7 @@ from duly.client.schedule_view import Schedule, schedule_view
 from duly.domain.enums import Lane, Missed, Origin, Overlap, ScheduleStatus
 from duly.domain.ids import ScheduleId, ordered_run_id
 from duly.domain.schedule_changes import (
-    Change,
+    ScheduleChange,
     decide_delete,
     decide_pause,
     decide_restore,
@@ -60,7 +60,7 @@ from duly.domain.vitals import NO_ENDS, RUN_TIMES_LOOKED_AT, run_times
 from duly.domain.vitals import RUNS_LOOKED_AT as ENDS_LOOKED_AT
 from duly.domain.vitals import RUNS_LOOKED_AT_EACH as ENDS_LOOKED_AT_EACH
 from duly.errors import Conflict, UsageError
-from duly.store.ports.queries import PAGE_MAX, ScheduleFilter, Seen
+from duly.store.ports.queries import PAGE_MAX, ScheduleFilter, ScheduleSnapshot
 from duly.store.ports.schedules import NewRun
 from duly.timetable.combinators import zone_of
 from duly.timetable.instants import from_microseconds
@@ -107,7 +107,7 @@ class SchedulePage(NamedTuple):
     after: Place | None
 
 
-class ScheduleLooks:
+class ScheduleQueries:
     """The part of `app.schedules` that changes nothing."""
 
     def __init__(self, caller: Caller) -> None:
@@ -273,14 +273,14 @@ class ScheduleLooks:
             for one, key in zip(schedules, ids, strict=True)
         ]
 
-    def _seen(self, schedule: Reference) -> Seen:
+    def _seen(self, schedule: Reference) -> ScheduleSnapshot:
         return find_schedule(self._caller, schedule)
 
 
 _NONCE_BYTES = 16
 
 
-class Schedules(ScheduleLooks):
+class Schedules(ScheduleQueries):
     """The schedules of an application: make, look at, change, stop and bring them back."""
 
     def create(  # noqa: PLR0913 - a schedule has that many choices, each with its default
@@ -362,9 +362,9 @@ class Schedules(ScheduleLooks):
         new_name = None if name is None else read_name(name)
         new_owner = read_owner(owner)
 
-        def decide(record: ScheduleRecord, now: int) -> Change | None:
+        def decide(record: ScheduleRecord, now: int) -> ScheduleChange | None:
             definition = edited_definition(record.definition, changes, new_name or record.name)
-            wanted = Wanted(definition, new_name, new_owner, reason=read_reason(reason))
+            wanted = ScheduleSpec(definition, new_name, new_owner, reason=read_reason(reason))
             return decide_new(self._caller, record, wanted, now)
 
         return self._order(schedule, decide, version=version, reason=reason)
@@ -386,7 +386,7 @@ class Schedules(ScheduleLooks):
         until_at = None if until is None else read_instant("until", until)
         choice = read_choice("missed", missed, Missed)
 
-        def decide(record: ScheduleRecord, now: int) -> Change:
+        def decide(record: ScheduleRecord, now: int) -> ScheduleChange:
             if until_at is not None:
                 require_future("until", until, until_at, now)
             return decide_pause(record, reason=read_reason(reason), until=until_at, missed=choice)
@@ -478,7 +478,7 @@ class Schedules(ScheduleLooks):
         made = add_runs(self._caller, [run], reason=reason)[0]
         return made.called(record.name, zone_of(record.definition.timetable))
 
-    def _manual_id(self, seen: Seen) -> RunId:
+    def _manual_id(self, seen: ScheduleSnapshot) -> RunId:
         nonce = self._caller.draws.draw(_NONCE_BYTES)
         return ordered_run_id("manual", seen.now, nonce, seen.record.id)
 

@@ -42,8 +42,8 @@ from duly.domain.ids import RunId, ScheduleId, ordered_run_id, read_identity, sc
 from duly.domain.schedules import canonical_json
 from duly.errors import Conflict, NotFound, UsageError
 from duly.store.effect_rulings import REPEATING, repeated_meanwhile, run_to_repeat
-from duly.store.ports.auth import Freeze
-from duly.store.ports.effects import Rerun, SettleDoubt
+from duly.store.ports.auth import CreateSelection
+from duly.store.ports.effects import Rerun, ResolveAmbiguousRun
 from duly.store.ports.queries import RunFilter
 from duly.timetable.instants import SECOND_US, from_microseconds, iso_utc
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from duly.client.schedules import Schedules
     from duly.domain.runs import RunRecord
     from duly.domain.schedules import ScheduleRecord
-    from duly.store.ports.auth import FrozenSet
+    from duly.store.ports.auth import StoredSelection
 
 
 Item = TypeVar("Item", bound="Run | Schedule")
@@ -77,7 +77,7 @@ _DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ItemMark:
     """How one of a set was when it was chosen."""
 
     state: str
@@ -86,24 +86,24 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class SelectedItems:
     """What somebody has chosen, before it is frozen."""
 
     of: str
-    items: Sequence[tuple[bytes, Mark]]
+    items: Sequence[tuple[bytes, ItemMark]]
     terms: Mapping[str, Any]
     as_of: int
     """When they began to look, by the store's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class SelectionRecord:
     """A frozen set as the store keeps it, read."""
 
     id: bytes
     of: str
     ids: tuple[bytes, ...]
-    marks: tuple[Mark, ...] | None
+    marks: tuple[ItemMark, ...] | None
     """None of a set that a program without marks has frozen."""
     chosen_by: dict[str, Any]
     digest: str
@@ -111,7 +111,7 @@ class Kept:
     as_of: int
     expires_at: int
 
-    def marked(self) -> list[tuple[bytes, Mark]]:
+    def marked(self) -> list[tuple[bytes, ItemMark]]:
         """Return each id with its mark."""
         if self.marks is None:
             problem = "was frozen by an older program, which did not keep how each was"
@@ -121,7 +121,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frozen(Generic[Item]):
+class FrozenSelection(Generic[Item]):
     """What a filter found: what an order about it touches, and nothing else."""
 
     id: UUID
@@ -216,7 +216,7 @@ class OrderPreview:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ItemVerdict:
     """One of a set with its state now, and why an order leaves it alone."""
 
     id: UUID
@@ -224,11 +224,11 @@ class Judged:
     why: str | None
 
 
-def freeze_set(caller: Caller, chosen: Chosen) -> Kept:
+def freeze_set(caller: Caller, chosen: SelectedItems) -> SelectionRecord:
     """Keep which things were chosen, by which terms, and how each was."""
     said = {name: _plain(value) for name, value in chosen.terms.items() if value is not None}
     marks = [f"{mark.state}:{mark.number}" for _, mark in chosen.items]
-    command = Freeze(
+    command = CreateSelection(
         id=bytes(schedule_id(chosen.as_of, caller.draws.draw(_DRAW_BYTES))),
         tenant=caller.tenant,
         made_by=caller.actor,
@@ -239,7 +239,7 @@ def freeze_set(caller: Caller, chosen: Chosen) -> Kept:
     return _read(caller.store.freeze(command))
 
 
-def find_set(caller: Caller, of: str, selection: UUID | str) -> Kept:
+def find_set(caller: Caller, of: str, selection: UUID | str) -> SelectionRecord:
     """Return a set by its id; one of other things is not there."""
     identity = read_identity(selection, "selection")
     frozen = caller.store.find_frozen(identity, caller.tenant)
@@ -250,9 +250,9 @@ def find_set(caller: Caller, of: str, selection: UUID | str) -> Kept:
     return kept
 
 
-def frozen_view(kept: Kept, found: Sequence[Item]) -> Frozen[Item]:
+def frozen_view(kept: SelectionRecord, found: Sequence[Item]) -> FrozenSelection[Item]:
     """Show a set, with as many of those that were found as are shown."""
-    return Frozen(
+    return FrozenSelection(
         id=UUID(bytes=kept.id),
         ids=tuple(UUID(bytes=one) for one in kept.ids),
         sample=tuple(found[:SAMPLE_MAX]),
@@ -264,7 +264,7 @@ def frozen_view(kept: Kept, found: Sequence[Item]) -> Frozen[Item]:
     )
 
 
-def require_confirmed(kept: Kept, confirm: int | None) -> None:
+def require_confirmed(kept: SelectionRecord, confirm: int | None) -> None:
     """Refuse an order about many, unless it says how many they are."""
     count, name = len(kept.ids), str(UUID(bytes=kept.id))
     if confirm is None and count > CONFIRMED_ABOVE:
@@ -276,7 +276,7 @@ def require_confirmed(kept: Kept, confirm: int | None) -> None:
         raise Conflict("selection", name, problem, remedy)
 
 
-def require_few(kept: Kept, verb: str) -> None:
+def require_few(kept: SelectionRecord, verb: str) -> None:
     """Refuse more than one order goes through one by one."""
     count = len(kept.ids)
     if count > ONE_BY_ONE_MAX:
@@ -285,7 +285,7 @@ def require_few(kept: Kept, verb: str) -> None:
 
 
 def preview_of(
-    kept: Kept, order: str, judged: Sequence[Judged], shown: Mapping[UUID, str]
+    kept: SelectionRecord, order: str, judged: Sequence[ItemVerdict], shown: Mapping[UUID, str]
 ) -> OrderPreview:
     """Return a preview of what was judged; `shown` has the names of those that are listed."""
     first, left = shown_of(judged)
@@ -306,27 +306,27 @@ def preview_of(
     )
 
 
-def shown_of(judged: Sequence[Judged]) -> tuple[list[Judged], list[Judged]]:
+def shown_of(judged: Sequence[ItemVerdict]) -> tuple[list[ItemVerdict], list[ItemVerdict]]:
     """Return which are listed one by one: of those that are touched, and of those that are not."""
     touched = [one for one in judged if one.why is None]
     left = [one for one in judged if one.why is not None]
     return touched[:FIRST_SHOWN], left[:LEFT_SHOWN_MAX]
 
 
-def _item(judged: Judged, shown: Mapping[UUID, str]) -> PreviewedItem:
+def _item(judged: ItemVerdict, shown: Mapping[UUID, str]) -> PreviewedItem:
     name = shown.get(judged.id, str(judged.id))
     return PreviewedItem(id=judged.id, name=name, state=judged.state, why=judged.why)
 
 
-def _read(frozen: FrozenSet) -> Kept:
+def _read(frozen: StoredSelection) -> SelectionRecord:
     told: dict[str, Any] = json.loads(frozen.chosen_by)
-    marks: tuple[Mark, ...] | None = None
+    marks: tuple[ItemMark, ...] | None = None
     of, chosen_by = RUNS, told
     if "marks" in told:
         of, chosen_by = told["of"], told["by"]
         marks = tuple(_mark(one) for one in told["marks"])
         assert len(marks) == len(frozen.ids), "each has a mark"
-    return Kept(
+    return SelectionRecord(
         id=frozen.id,
         of=of,
         ids=frozen.ids,
@@ -339,12 +339,12 @@ def _read(frozen: FrozenSet) -> Kept:
     )
 
 
-def _mark(text: str) -> Mark:
+def _mark(text: str) -> ItemMark:
     state, _, number = text.rpartition(":")
-    return Mark(state, int(number))
+    return ItemMark(state, int(number))
 
 
-def _digest(of: str, ids: Sequence[bytes], marks: Sequence[Mark]) -> str:
+def _digest(of: str, ids: Sequence[bytes], marks: Sequence[ItemMark]) -> str:
     told = [of, [one.hex() for one in ids], [(mark.state, mark.number) for mark in marks]]
     return blake2b(json.dumps(told).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
@@ -380,13 +380,13 @@ LINE_MAX = 100
 """So many repetitions of a run are looked at ahead; the store looks at all when it is repeated."""
 COMMITTING_US = SECOND_US
 """What began so shortly before a set was looked at may have been committed afterwards."""
-Judge: TypeAlias = Callable[["RunRecord", "Mark"], str | None]
+Judge: TypeAlias = Callable[["RunRecord", "ItemMark"], str | None]
 
 
 class ChosenRuns:
     """The runs of a frozen set, one by one."""
 
-    def __init__(self, caller: Caller, kept: Kept) -> None:
+    def __init__(self, caller: Caller, kept: SelectionRecord) -> None:
         self._caller = caller
         self._kept = kept
         self._lines: set[RunId] = set()
@@ -396,7 +396,7 @@ class ChosenRuns:
         self._is_ahead = False
         """Whether nothing is done, and what would be is taken as done."""
 
-    def judge(self, order: str) -> list[Judged]:
+    def judge(self, order: str) -> list[ItemVerdict]:
         """Say of each run what it is now, and why an order would leave it alone."""
         if order not in ORDERS:
             remedy = f"use one of {', '.join(ORDERS)}"
@@ -418,7 +418,7 @@ class ChosenRuns:
         """Leave each that is in doubt as it is, on record."""
         return [self._skip(RunId(one), mark, reason) for one, mark in self._kept.marked()]
 
-    def _rerun(self, run_id: RunId, mark: Mark, *, repair: bool, reason: str) -> OrderedRun:
+    def _rerun(self, run_id: RunId, mark: ItemMark, *, repair: bool, reason: str) -> OrderedRun:
         new_id = self._new_id(run_id, repair=repair)
         made = self._find(new_id)
         if made is not None:
@@ -435,13 +435,13 @@ class ChosenRuns:
         self._note(self._find(run_id))
         return _done(run_id, judged.state, new_id)
 
-    def _skip(self, run_id: RunId, mark: Mark, reason: str) -> OrderedRun:
+    def _skip(self, run_id: RunId, mark: ItemMark, reason: str) -> OrderedRun:
         record = self._find(run_id)
         judged = self._judged(run_id, mark, self._judge_of("skip"))
         if judged.why is not None or record is None:
             return _left(judged)
         item = inbox_item(self._caller, self._seen(record))
-        command = SettleDoubt(
+        command = ResolveAmbiguousRun(
             tenant=self._caller.tenant,
             id=run_id,
             choice=Choice.SKIP,
@@ -465,16 +465,16 @@ class ChosenRuns:
             None if record.state in fitting else f"is {record.state}, not {wanted}"
         )
 
-    def _judged(self, run_id: RunId, mark: Mark | None, judge: Judge) -> Judged:
+    def _judged(self, run_id: RunId, mark: ItemMark | None, judge: Judge) -> ItemVerdict:
         record, identity = self._find(run_id), UUID(bytes=run_id)
         if record is None:
-            return Judged(identity, None, GONE)
+            return ItemVerdict(identity, None, GONE)
         why = None if mark is None else _changed(record, mark)
         if why is None:
             why = judge(record, mark)  # type: ignore[arg-type] # asked for where it is given
         if why is None and self._is_ahead:
             self._note(record)
-        return Judged(identity, str(record.state), why)
+        return ItemVerdict(identity, str(record.state), why)
 
     @cached_property
     def _blocked(self) -> frozenset[str]:
@@ -482,7 +482,7 @@ class ChosenRuns:
         orders = self._caller.store.task_orders()
         return frozenset(task for task, one in orders.items() if one.is_blocked)
 
-    def _why_not_again(self, record: RunRecord, mark: Mark, *, is_repair: bool) -> str | None:
+    def _why_not_again(self, record: RunRecord, mark: ItemMark, *, is_repair: bool) -> str | None:
         if record.call.task in self._blocked:
             return "is of a task that has its reruns blocked"
         command = self._command(record.id, mark, repair=is_repair, reason=None)
@@ -529,7 +529,7 @@ class ChosenRuns:
     def _since(self) -> int:
         return self._kept.as_of - COMMITTING_US
 
-    def _command(self, run_id: RunId, mark: Mark, *, repair: bool, reason: str | None) -> Rerun:
+    def _command(self, run_id: RunId, mark: ItemMark, *, repair: bool, reason: str | None) -> Rerun:
         return Rerun(
             tenant=self._caller.tenant,
             id=run_id,
@@ -554,14 +554,14 @@ class ChosenRuns:
         record = self._caller.store.get_run(run_id)
         return record if record is not None and record.tenant == self._caller.tenant else None
 
-    def _refused(self, run_id: RunId, error: Conflict | NotFound) -> Judged:
+    def _refused(self, run_id: RunId, error: Conflict | NotFound) -> ItemVerdict:
         """Tell of what changed in the moment before it was touched."""
         record = self._find(run_id)
         why = error.problem if isinstance(error, Conflict) else GONE
-        return Judged(UUID(bytes=run_id), None if record is None else str(record.state), why)
+        return ItemVerdict(UUID(bytes=run_id), None if record is None else str(record.state), why)
 
 
-def _changed(record: RunRecord, mark: Mark) -> str | None:
+def _changed(record: RunRecord, mark: ItemMark) -> str | None:
     """Say how a run differs from what it was when it was seen."""
     if record.state != mark.state:
         return f"was {mark.state} when it was seen, and is {record.state}"
@@ -575,7 +575,7 @@ def _done(run_id: RunId, state: str | None, made: RunId | None = None) -> Ordere
     return OrderedRun(id=UUID(bytes=run_id), is_done=True, state=state, made=new)
 
 
-def _left(judged: Judged) -> OrderedRun:
+def _left(judged: ItemVerdict) -> OrderedRun:
     return OrderedRun(id=judged.id, is_done=False, state=judged.state, why=judged.why)
 
 
@@ -593,7 +593,7 @@ class Selections:
         limit: int | None = None,
         ids: Sequence[UUID | str] | None = None,
         **filters: Any,  # noqa: ANN401 - as `app.runs.list` has them
-    ) -> Frozen[Run]:
+    ) -> FrozenSelection[Run]:
         """Find runs by the filters of `app.runs.list`, dead ones unless told, and keep which.
 
         Nothing is done to them. With `limit` the newest so many; without it more than one order
@@ -607,8 +607,8 @@ class Selections:
         else:
             found = self._named(ids)
             terms = {"ids": len(found)}
-        items = [(run.id.bytes, Mark(run.state, run.fence)) for run in found]
-        chosen = Chosen(of=RUNS, items=items, terms=terms, as_of=now)
+        items = [(run.id.bytes, ItemMark(run.state, run.fence)) for run in found]
+        chosen = SelectedItems(of=RUNS, items=items, terms=terms, as_of=now)
         return frozen_view(freeze_set(self._caller, chosen), found)
 
     def _found(self, filters: dict[str, Any], limit: int | None) -> list[Run]:
@@ -630,7 +630,7 @@ class Selections:
         known = {one.id: one for one in map(self._runs.get, named)}
         return sorted(known.values(), key=lambda one: one.id, reverse=True)
 
-    def get(self, selection: UUID | str) -> Frozen[Run]:
+    def get(self, selection: UUID | str) -> FrozenSelection[Run]:
         """Return a selection by its id, with the newest of its runs as they are now."""
         kept = self._find(selection)
         return frozen_view(kept, self._seen(kept.ids[:SAMPLE_MAX]))
@@ -702,17 +702,17 @@ class Selections:
         require_few(kept, "skip")
         return ChosenRuns(self._caller, kept).skip(reason=reason)
 
-    def _meant(self, selection: UUID | str, confirm: int | None) -> Kept:
+    def _meant(self, selection: UUID | str, confirm: int | None) -> SelectionRecord:
         """Return which runs an order is about; many of them only if they are confirmed."""
         kept = self._find(selection)
         require_confirmed(kept, confirm)
         return kept
 
-    def _find(self, selection: UUID | str) -> Kept:
+    def _find(self, selection: UUID | str) -> SelectionRecord:
         return find_set(self._caller, RUNS, selection)
 
 
-def _ids(kept: Kept) -> list[UUID]:
+def _ids(kept: SelectionRecord) -> list[UUID]:
     return [UUID(bytes=one) for one in kept.ids]
 
 
@@ -724,7 +724,7 @@ Carry: TypeAlias = Callable[[UUID, int], "Schedule"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class SelectionFilter:
     """An order as it is given about each schedule of a set."""
 
     order: str
@@ -777,7 +777,7 @@ class ScheduleSelections:
         name_prefix: str | None = None,
         limit: int | None = None,
         schedules: Sequence[Reference] | None = None,
-    ) -> Frozen[Schedule]:
+    ) -> FrozenSelection[Schedule]:
         """Find schedules by the filters of `app.schedules.list`, and keep which and how they are.
 
         Nothing is done to them. With `limit` the first so many by name; without it more than one
@@ -797,8 +797,8 @@ class ScheduleSelections:
         else:
             found = self._named(schedules)
             terms = {"schedules": len(found)}
-        items = [(one.id.bytes, Mark(one.status, one.version)) for one in found]
-        chosen = Chosen(of=SCHEDULES, items=items, terms=terms, as_of=now)
+        items = [(one.id.bytes, ItemMark(one.status, one.version)) for one in found]
+        chosen = SelectedItems(of=SCHEDULES, items=items, terms=terms, as_of=now)
         return frozen_view(freeze_set(self._caller, chosen), found)
 
     def _found(self, filters: dict[str, Any], limit: int | None) -> list[Schedule]:
@@ -820,7 +820,7 @@ class ScheduleSelections:
         known = {one.id: one for one in map(schedule_view, found)}
         return sorted(known.values(), key=lambda one: (one.name, one.id))
 
-    def get(self, selection: UUID | str) -> Frozen[Schedule]:
+    def get(self, selection: UUID | str) -> FrozenSelection[Schedule]:
         """Return a selection by its id, with the first of its schedules as they are now."""
         kept = self._find(selection)
         first = [self._record(one) for one in kept.ids[:SAMPLE_MAX]]
@@ -864,7 +864,9 @@ class ScheduleSelections:
                 one, reason=reason, until=until, missed=missed, version=version
             )
 
-        return self._each(kept, Given(order="pause", reason=reason, carry=pause, until=until_at))
+        return self._each(
+            kept, SelectionFilter(order="pause", reason=reason, carry=pause, until=until_at)
+        )
 
     def resume(
         self,
@@ -881,12 +883,12 @@ class ScheduleSelections:
         def resume(one: UUID, version: int) -> Schedule:
             return self._schedules.resume(one, missed=missed, reason=reason, version=version)
 
-        return self._each(kept, Given(order="resume", reason=reason, carry=resume))
+        return self._each(kept, SelectionFilter(order="resume", reason=reason, carry=resume))
 
-    def _each(self, kept: Kept, given: Given) -> list[OrderedSchedule]:
+    def _each(self, kept: SelectionRecord, given: SelectionFilter) -> list[OrderedSchedule]:
         return [self._carried(one, mark, given) for one, mark in kept.marked()]
 
-    def _carried(self, one: bytes, mark: Mark, given: Given) -> OrderedSchedule:
+    def _carried(self, one: bytes, mark: ItemMark, given: SelectionFilter) -> OrderedSchedule:
         record = self._record(one)
         if record is not None and self._has_done(record, mark, given):
             return _schedule_done(schedule_view(record))
@@ -901,7 +903,7 @@ class ScheduleSelections:
         except NotFound:
             return self._told(one, GONE)
 
-    def _has_done(self, record: ScheduleRecord, mark: Mark, given: Given) -> bool:
+    def _has_done(self, record: ScheduleRecord, mark: ItemMark, given: SelectionFilter) -> bool:
         """Say whether this order has made a schedule what it is: who got no answer asks again."""
         wanted = self._caller.actor, given.reason, MADE[given.order], given.until
         found = record.updated_by, record.reason, record.status, record.resume_at
@@ -918,13 +920,13 @@ class ScheduleSelections:
             why=why,
         )
 
-    def _meant(self, selection: UUID | str, reason: str, confirm: int | None) -> Kept:
+    def _meant(self, selection: UUID | str, reason: str, confirm: int | None) -> SelectionRecord:
         kept = self._find(selection)
         require_confirmed(kept, confirm)
         require_reason(reason)
         return kept
 
-    def _find(self, selection: UUID | str) -> Kept:
+    def _find(self, selection: UUID | str) -> SelectionRecord:
         return find_set(self._caller, SCHEDULES, selection)
 
     def _record(self, identity: bytes) -> ScheduleRecord | None:
@@ -939,14 +941,14 @@ def _schedule_done(now: Schedule) -> OrderedSchedule:
     )
 
 
-def _judged(one: bytes, mark: Mark, record: ScheduleRecord | None, order: str) -> Judged:
+def _judged(one: bytes, mark: ItemMark, record: ScheduleRecord | None, order: str) -> ItemVerdict:
     """Say what a schedule is now, and why an order leaves it alone."""
     identity, wanted = UUID(bytes=one), FITTING_STATUS[order]
     if record is None:
-        return Judged(identity, None, GONE)
+        return ItemVerdict(identity, None, GONE)
     why = None
     if record.version != mark.number:
         why = f"was changed by {record.updated_by} since it was seen"
     elif record.status is not wanted:
         why = f"is {record.status}, not {wanted}"
-    return Judged(identity, str(record.status), why)
+    return ItemVerdict(identity, str(record.status), why)

@@ -456,7 +456,7 @@ class Status:
         }
 
 
-def look_at_status(
+def load_status(
     caller: Caller, store: str, *, with_stale: bool = True, is_own: bool = False
 ) -> Status:
     """Return the state of a store on one screen, as the caller may see it: all in one scope.
@@ -464,7 +464,7 @@ def look_at_status(
     That is one tenant's for who sees no more, or asks for its own; else everybody's.
     """
     status = caller.store.status()
-    scope = caller.tenant if is_own or tells_of_one(caller) else None
+    scope = caller.tenant if is_own or is_single_tenant(caller) else None
     if scope is not None:
         status = narrowed(caller, status)
     seen = replace(status_view(store, status), tenant=scope)
@@ -527,7 +527,7 @@ def find_taskless(caller: Caller, scope: str | None) -> tuple[str, ...]:
 def read_status(caller: Caller) -> StoreStatus:
     """Read the state of the store; to who sees one tenant alone, what of it is that tenant's."""
     status = caller.store.status()
-    return narrowed(caller, status) if tells_of_one(caller) else status
+    return narrowed(caller, status) if is_single_tenant(caller) else status
 
 
 def narrowed(caller: Caller, status: StoreStatus) -> StoreStatus:
@@ -552,7 +552,7 @@ def narrowed(caller: Caller, status: StoreStatus) -> StoreStatus:
     )
 
 
-def tells_of_one(caller: Caller) -> bool:
+def is_single_tenant(caller: Caller) -> bool:
     """Say whether what the caller is told is one tenant's; known once the store was asked.
 
     Because it is confined, or because its database shows it no more: of everybody it would be told

@@ -45,12 +45,12 @@ from duly.timetable.instants import SECOND_US, duration_text
 
 if TYPE_CHECKING:
     from duly.client.checking import Checks
-    from duly.client.run_context import Lending
+    from duly.client.run_context import LentConnections
     from duly.client.run_view import Run
     from duly.domain.outbound_urls import WebAddress
     from duly.domain.runs import RunRecord
     from duly.domain.secret_refs import ReadSecret, Secret
-    from duly.domain.tasks import Live
+    from duly.domain.tasks import RunContext
     from duly.store.ports.execution import ClaimedRun
 
     ZoneOf = Callable[[RunRecord], str | None]
@@ -60,20 +60,20 @@ _ARGUMENTS_ALONE = (TaskKind.COMMAND, TaskKind.WEBHOOK)
 
 
 @dataclass(frozen=True, slots=True)
-class Backing:
+class TaskImplementation:
     """What a run needs to be shown, its secrets to be read, and orders to join its transaction."""
 
     zone_of: ZoneOf
     """Which zone a run's label is written in."""
     read_secret: ReadSecret
-    lending: Lending
+    lending: LentConnections
     """Which transactions are open that orders may join."""
 
 
-class Catalogue:
+class TaskRegistry:
     """The tasks of one application, for its workers."""
 
-    def __init__(self, tasks: Tasks, backing: Backing) -> None:
+    def __init__(self, tasks: Tasks, backing: TaskImplementation) -> None:
         self._tasks = tasks
         self._backing = backing
         self._found: dict[str, RunnableTask] = {}
@@ -95,7 +95,7 @@ class Catalogue:
 class RunnableTask:
     """A task's code, as a worker sees it."""
 
-    def __init__(self, task: AnyTask, backing: Backing) -> None:
+    def __init__(self, task: AnyTask, backing: TaskImplementation) -> None:
         self._task = task
         self._function = task.__wrapped__
         self._backing = backing
@@ -112,7 +112,7 @@ class RunnableTask:
         self._is_plain = False
         """Whether it is known that its code takes what is stored and nothing else."""
 
-    def prepare(self, claimed: ClaimedRun, live: Live) -> Callable[[], Any]:
+    def prepare(self, claimed: ClaimedRun, live: RunContext) -> Callable[[], Any]:
         """Check the arguments again and return what to call; UsageError when they do not fit.
 
         Of a command or a webhook, calling it gives the checked arguments by name, as JSON values.
@@ -141,7 +141,7 @@ class RunnableTask:
         return self._is_plain
 
     def _as_one_effect(
-        self, call: Callable[[], Any], claimed: ClaimedRun, live: Live
+        self, call: Callable[[], Any], claimed: ClaimedRun, live: RunContext
     ) -> Callable[[], Any]:
         """Return a call that takes permission first, for code that has no run to ask it of."""
         label = identity_text(claimed.run_id)
@@ -156,13 +156,13 @@ class RunnableTask:
 
         return permitted_awaited if self.kind is TaskKind.ASYNC else permitted
 
-    def _secret(self, name: str, reference: SecretReference, live: Live) -> Secret:
+    def _secret(self, name: str, reference: SecretReference, live: RunContext) -> Secret:
         secret = self._backing.read_secret(reference, f"{self.name}({name})")
         for shape in secret.shapes():
             live.conceal(shape)
         return secret
 
-    def _run(self, claimed: ClaimedRun, live: Live) -> Run:
+    def _run(self, claimed: ClaimedRun, live: RunContext) -> Run:
         record = replace(claimed.record, tries=claimed.tries, claimed_at=claimed.claimed_at)
         shown = run_view(record, self._backing.zone_of(record))
         return replace(shown, live=live, lending=self._backing.lending)

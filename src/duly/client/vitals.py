@@ -35,8 +35,8 @@ from duly.domain import verification
 from duly.domain.backfill import BackfillStatus
 from duly.domain.enums import RunState, ScheduleStatus
 from duly.domain.ids import RunId, ScheduleId
-from duly.domain.runs import VerdictKind
-from duly.domain.verification import Scope, Standing, check_name
+from duly.domain.runs import OccurrenceStatusKind
+from duly.domain.verification import ItemScope, ProofStatus, check_name
 from duly.domain.vitals import (
     RUNS_LOOKED_AT,
     WINDOW_RUNS,
@@ -44,7 +44,7 @@ from duly.domain.vitals import (
     LastEnds,
     LastError,
     VitalsFilter,
-    look_at,
+    summarize_runs,
     useful_at,
 )
 from duly.errors import NotFound, UsageError
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.vitals import RunVital, Signs
     from duly.store.ports.backfill import BackfillRecord
-    from duly.store.ports.queries import Findings, Seen, TenantCounts
+    from duly.store.ports.queries import Findings, ScheduleSnapshot, TenantCounts
 
     Line = list[Run]
     Place = tuple[str, UUID]
@@ -87,7 +87,7 @@ class ProvenOccurrence:
     """Its run and those that repeat it, the first one first."""
     check: Check | None
     """The last look at its result."""
-    scope: Scope
+    scope: ItemScope
     standing: str
     why: str
 
@@ -118,12 +118,12 @@ class Proof:
     def is_proven(self) -> bool:
         """Whether every occurrence of the day is proven, and there is one."""
         found = [one.standing for one in self.occurrences]
-        return bool(found) and all(standing == Standing.PROVEN for standing in found)
+        return bool(found) and all(standing == ProofStatus.PROVEN for standing in found)
 
     @property
     def is_ambiguous(self) -> bool:
         """Whether nobody knows what one of them did."""
-        return any(one.standing == Standing.AMBIGUOUS for one in self.occurrences)
+        return any(one.standing == ProofStatus.AMBIGUOUS for one in self.occurrences)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -156,7 +156,7 @@ class Proving:
             occurrences=self._judged(found, self._lines(seen, found)),
         )
 
-    def _lines(self, seen: Seen, occurrences: Sequence[Occurrence]) -> list[Line]:
+    def _lines(self, seen: ScheduleSnapshot, occurrences: Sequence[Occurrence]) -> list[Line]:
         """Return the runs of each occurrence: its own, and what people have run once more."""
         if not occurrences:
             return []
@@ -179,7 +179,7 @@ class Proving:
             for one in occurrences
         ]
 
-    def _runs_within(self, seen: Seen, first: datetime, last: datetime) -> Line:
+    def _runs_within(self, seen: ScheduleSnapshot, first: datetime, last: datetime) -> Line:
         most = self._caller.settings.listed_max
         found = self._runs.list(
             schedule=UUID(bytes=seen.record.id),
@@ -226,12 +226,12 @@ def _proven(
     occurrence: Occurrence, runs: Sequence[Run], findings: Sequence[Findings]
 ) -> ProvenOccurrence:
     """Judge one by all of its runs: the last check counts, and the last that knew its scope."""
-    check, scope = None, Scope()
+    check, scope = None, ItemScope()
     for one in findings:
         check = one.verdicts[-1] if one.verdicts else check
         scope = one.scope if one.scope.is_known else scope
-    evidence = verification.Line(
-        VerdictKind(occurrence.verdict),
+    evidence = verification.OccurrenceEvidence(
+        OccurrenceStatusKind(occurrence.verdict),
         tuple(RunState(run.state) for run in runs),
         None if check is None else check.finding,
         scope,
@@ -276,7 +276,7 @@ NOT_WELL_SHOWN_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class VitalsScope:
     """Whose vitals they are, and as of when."""
 
     of: str
@@ -285,7 +285,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class Totals:
     """What is known of all that is a tenant's, and not of a window alone."""
 
     counts: TenantCounts
@@ -298,7 +298,7 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class VitalsData:
     """What was read."""
 
     signs: Sequence[Signs]
@@ -310,7 +310,7 @@ class Found:
     """Names of tasks that are known, checks among them."""
     owed: int
     backfills: Sequence[BackfillRecord]
-    total: Total | None = None
+    total: Totals | None = None
     schedules_more: int = 0
 
 
@@ -328,7 +328,7 @@ def schedule_vitals(signs: Signs) -> ScheduleVitals:
     )
 
 
-def vital_signs(subject: Subject, found: Found) -> VitalSigns:
+def vital_signs(subject: VitalsScope, found: VitalsData) -> VitalSigns:
     """Show all that is known of a schedule, a task or a tenant."""
     is_one = subject.of == "schedule"
     rows = [] if is_one else [schedule_vitals(one) for one in found.signs]
@@ -338,7 +338,7 @@ def vital_signs(subject: Subject, found: Found) -> VitalSigns:
     def is_checked(task: str) -> bool:
         return check_name(task) in found.checked
 
-    window = look_at(found.runs, is_checked, subject.now)
+    window = summarize_runs(found.runs, is_checked, subject.now)
     signs = found.signs
     by = _useful_by(signs)
     if not signs and subject.of == "task":
@@ -446,7 +446,7 @@ def _completion(
     )
 
 
-def _work(found: Found, now: int) -> WorkVitals:
+def _work(found: VitalsData, now: int) -> WorkVitals:
     by_state: dict[RunState, list[RunVital]] = {}
     for run in found.runs:
         by_state.setdefault(run.state, []).append(run)
@@ -539,7 +539,7 @@ class VitalsPage(NamedTuple):
     after: Place | None
 
 
-class Windows(NamedTuple):
+class TimeWindows(NamedTuple):
     """What the newest runs tell: all of the tenant's, and those of some schedules."""
 
     tenant: WindowVitals
@@ -557,10 +557,10 @@ class Vitals:
         seen = find_schedule(self._caller, schedule)
         store, record = self._caller.store, seen.record
         (signs,) = read_signs(store, [record], _ALL_OF_ONE)
-        subject = Subject("schedule", record.name, seen.now)
+        subject = VitalsScope("schedule", record.name, seen.now)
         return vital_signs(
             subject,
-            Found(
+            VitalsData(
                 signs=[signs],
                 runs=signs.runs,
                 is_whole=len(signs.runs) < WINDOW_RUNS and record.pruned_through is None,
@@ -577,7 +577,7 @@ class Vitals:
             raise UsageError("task", name, "names no task", "give its name")
         if task not in self._caller.store.list_tasks() and self._caller.tasks.find(task) is None:
             raise NotFound("task", task, "list them with duly task list")
-        return self._of_many(Subject("task", task, self._caller.store.now()), task)
+        return self._of_many(VitalsScope("task", task, self._caller.store.now()), task)
 
     def of_tenant(self, name: str | None = None) -> VitalSigns:
         """Return how a tenant is doing: this application's own, which is the only one it sees."""
@@ -585,7 +585,7 @@ class Vitals:
         if name not in (None, tenant):
             remedy = "open an application of that tenant, or ask a server for it"
             raise NotFound("tenant", name, remedy)
-        return self._of_many(Subject("tenant", tenant, self._caller.store.now()), None)
+        return self._of_many(VitalsScope("tenant", tenant, self._caller.store.now()), None)
 
     def schedules(  # noqa: PLR0913 - each filter is an argument
         self,
@@ -633,7 +633,7 @@ class Vitals:
         own = [one for one in seen.values() if one.tenant == self._caller.tenant]
         return [schedule_vitals(one) for one in read_signs(store, own, _AT_A_GLANCE)]
 
-    def windows(self, schedules: Sequence[UUID] = (), *, runs: int) -> Windows:
+    def windows(self, schedules: Sequence[UUID] = (), *, runs: int) -> TimeWindows:
         """Look at so many of the newest runs of the tenant, and of each of some schedules.
 
         How late they were and what came of them is told, and nothing else: a part of the price.
@@ -655,9 +655,9 @@ class Vitals:
             return check_name(task) in checked
 
         def shown(found: Sequence[RunVital], *, is_whole: bool) -> WindowVitals:
-            return WindowVitals(window=look_at(found, is_checked, now), is_whole=is_whole)
+            return WindowVitals(window=summarize_runs(found, is_checked, now), is_whole=is_whole)
 
-        return Windows(
+        return TimeWindows(
             shown(tenants, is_whole=is_whole),
             {
                 UUID(bytes=one): shown(found, is_whole=len(found) < most)
@@ -665,7 +665,7 @@ class Vitals:
             },
         )
 
-    def _of_many(self, subject: Subject, task: str | None) -> VitalSigns:
+    def _of_many(self, subject: VitalsScope, task: str | None) -> VitalSigns:
         store, tenant = self._caller.store, self._caller.tenant
         command = ScheduleFilter(
             tenant=tenant, statuses=_ACTIVE, task=task, limit=SCHEDULES_MAX + 1
@@ -676,14 +676,14 @@ class Vitals:
         counts = None if task is not None else store.count_tenant(tenant)
         return vital_signs(
             subject,
-            Found(
+            VitalsData(
                 signs=read_signs(store, told, _ON_A_LINE),
                 runs=runs,
                 is_whole=is_whole,
                 checked=self._checked(),
                 owed=self._owed(told) if counts is None else counts.owed,
                 backfills=self._backfills_of(None if task is None else told),
-                total=None if counts is None else Total(counts),
+                total=None if counts is None else Totals(counts),
                 schedules_more=len(records) - len(told),
             ),
         )

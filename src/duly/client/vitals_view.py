@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from duly.client.last_ends import BadEnding, Ending
     from duly.client.status import Finding
-    from duly.domain.vitals import FailureKind, Lateness, Window
+    from duly.domain.vitals import FailureKind, Lateness, VitalsWindow
 
 VERIFIED = "verified"
 SUCCEEDED = "succeeded"
@@ -189,7 +189,7 @@ class WorkVitals:
 class WindowVitals:
     """What the newest runs tell, and how far they reach."""
 
-    window: Window
+    window: VitalsWindow
     is_whole: bool
     """Whether those are all there are on record."""
 

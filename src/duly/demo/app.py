@@ -1,7 +1,7 @@
 """The demo application: tasks, schedules, actors, and controls that kill its workers.
 
-Every task does nothing to the outside: it waits, counts and logs. What it "calls" is a `World` in
-this process, whose state the demo's past changes as it goes along.
+Every task does nothing to the outside: it waits, counts and logs. What it "calls" is a
+`DemoScenario` in this process, whose state the demo's past changes as it goes along.
 
 All schedules are of the owner `demo`, by which pages and programs can tell them.
 """
@@ -78,7 +78,7 @@ BULK = "bulk"
 
 
 @dataclass(slots=True)
-class World:
+class DemoScenario:
     """What lies outside; as it is here, it is now, while somebody looks on."""
 
     partner_is_up: bool = False
@@ -88,7 +88,7 @@ class World:
     slowness: float = 1.0
 
 
-WORLD = World()
+WORLD = DemoScenario()
 app = App(name="demo", actor="demo")
 
 

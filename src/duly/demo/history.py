@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
     from duly.app import App
     from duly.clock import Clock
-    from duly.engine.executors.executor import Work
+    from duly.engine.executors.executor import WriteTransaction
     from duly.store.ports import Store
 
 
-class Abandoned(BaseException):
+class AttemptAbandoned(BaseException):
     """Raised in code that nobody waits for any more."""
 
 
@@ -61,7 +61,7 @@ class VirtualExecutor:
         self.ended = 0
         """How many have ended."""
 
-    def start(self, work: Work) -> None:
+    def start(self, work: WriteTransaction) -> None:
         """Begin, up to the first rest."""
         actor = self._idle.pop() if self._idle else _Actor(self._clock)
         actor.work = work
@@ -79,12 +79,12 @@ class VirtualExecutor:
             has_gone_on = True
         return has_gone_on
 
-    def ask(self, work: Work) -> None:
+    def ask(self, work: WriteTransaction) -> None:
         """Let its code look at once whether it is to stop."""
         for actor in self._taken_out(work):
             self._play(actor)
 
-    def insist(self, work: Work) -> bool:
+    def insist(self, work: WriteTransaction) -> bool:
         """End its code where it rests."""
         for actor in self._taken_out(work):
             actor.is_abandoned = True
@@ -101,7 +101,7 @@ class VirtualExecutor:
             actor.end()
         self._idle.clear()
 
-    def _taken_out(self, work: Work) -> list[_Actor]:
+    def _taken_out(self, work: WriteTransaction) -> list[_Actor]:
         found = [actor for _, _, actor in self._resting if actor.work is work]
         self._resting = sorted(one for one in self._resting if one[2] not in found)
         return found
@@ -120,7 +120,7 @@ class _Actor:
     """A thread that runs one attempt after the other, and only while its executor waits for it."""
 
     def __init__(self, clock: Clock) -> None:
-        self.work: Work | None = None
+        self.work: WriteTransaction | None = None
         """What it is to run; None for nothing any more."""
         self.is_abandoned = False
         """Whether the code is to end where it rests."""
@@ -155,12 +155,12 @@ class _Actor:
 
     def _rest(self, duration_us: int) -> None:
         if self.is_abandoned:
-            raise Abandoned
+            raise AttemptAbandoned
         self._wake_at = self._clock.now_us() + duration_us
         self._answer.release()
         self._turn.acquire()
         if self.is_abandoned:
-            raise Abandoned
+            raise AttemptAbandoned
 
 
 def _closed() -> threading.Lock:
@@ -202,7 +202,7 @@ _MORTAL = replace(
 )
 
 
-class Past:
+class PastSimulation:
     """A dispatcher and a worker in virtual time; moving the clock has them do what falls due."""
 
     def __init__(self, app: App, store: Store, clock: ManualClock) -> None:
@@ -360,11 +360,11 @@ _WORLD = tasks.WORLD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class HistoryStep:
     """What a scene is played on."""
 
     app: App
-    past: Past
+    past: PastSimulation
     now_us: int
     """When the demo was started: the end of the past."""
 
@@ -398,11 +398,11 @@ def make_history(
     until = clock.now_us()
     hands = ManualClock(until - DAYS * DAY * SECOND_US)
     store = open_scratch(file, hands)
-    past = Past(app, store, hands)
+    past = PastSimulation(app, store, hands)
     try:
         with app.standing_in(store, hands, lambda rest_us: past.live(rest_us / SECOND_US)):
             past.open()
-            _play(Stage(app=app, past=past, now_us=until), tell)
+            _play(HistoryStep(app=app, past=past, now_us=until), tell)
             # So that neither the store's clock goes back, nor an occurrence is missed in between.
             past.live_until(clock.now_us())
             past.close()
@@ -412,7 +412,7 @@ def make_history(
         store.close()
 
 
-def _play(stage: Stage, tell: Callable[[str], None] | None) -> None:
+def _play(stage: HistoryStep, tell: Callable[[str], None] | None) -> None:
     _WORLD.partner_is_up = True
     for before, scene in SCENES:
         if tell is not None:
@@ -421,13 +421,13 @@ def _play(stage: Stage, tell: Callable[[str], None] | None) -> None:
         scene(stage)
 
 
-def _begin(stage: Stage) -> None:
+def _begin(stage: HistoryStep) -> None:
     quota = f"owner:{cast.OWNER}"
     stage.operator.quotas.set(quota, schedules=100, reason="it owns all there is")
     cast.create_schedules(stage.app, stage.now_us)
 
 
-def _change_minds(stage: Stage) -> None:
+def _change_minds(stage: HistoryStep) -> None:
     """Change minds: edits in the audit trail, by different people."""
     analyst, operator = stage.analyst.schedules, stage.operator.schedules
     analyst.edit("search-index", priority=3, reason="search first: the shop waits for it")
@@ -436,11 +436,11 @@ def _change_minds(stage: Stage) -> None:
     operator.pause("image-cache", reason="new disks")
 
 
-def _go_on_with_images(stage: Stage) -> None:
+def _go_on_with_images(stage: HistoryStep) -> None:
     stage.operator.schedules.resume("image-cache", reason="the disks are in")
 
 
-def _slow_down(stage: Stage) -> None:
+def _slow_down(stage: HistoryStep) -> None:
     """Slow all down for some hours: runs overlap, by each policy in its own way."""
     _WORLD.slowness = 500.0
     for reason in ("the pictures of the fair", "and those that were forgotten"):
@@ -448,16 +448,16 @@ def _slow_down(stage: Stage) -> None:
         stage.past.watch(2 * MINUTE)
 
 
-def _speed_up(_stage: Stage) -> None:
+def _speed_up(_stage: HistoryStep) -> None:
     _WORLD.slowness = 1.0
 
 
-def _break_feed(_stage: Stage) -> None:
+def _break_feed(_stage: HistoryStep) -> None:
     """Break the feed for some hours: retries, and dead letters."""
     _WORLD.feed_is_sound = False
 
 
-def _mend_feed(stage: Stage) -> None:
+def _mend_feed(stage: HistoryStep) -> None:
     _WORLD.feed_is_sound = True
     dead = stage.operator.runs.list(state="dead", schedule="price-feed", limit=10)
     first, second, *_ = dead
@@ -465,29 +465,29 @@ def _mend_feed(stage: Stage) -> None:
     stage.operator.runs.discard([second.id], reason="these prices are of no use any more")
 
 
-def _be_away(stage: Stage) -> None:
+def _be_away(stage: HistoryStep) -> None:
     """Have an outage of five hours, and what each misfire policy makes of it."""
     stage.past.be_away_until(stage.now_us - round(8.5 * DAY * SECOND_US) + 5 * HOUR * SECOND_US)
 
 
-def _lose_reports(_stage: Stage) -> None:
+def _lose_reports(_stage: HistoryStep) -> None:
     """Have reports written, and not where they belong: their results are refuted."""
     _WORLD.report_is_stored = False
 
 
-def _find_reports(stage: Stage) -> None:
+def _find_reports(stage: HistoryStep) -> None:
     _WORLD.report_is_stored = True
     _wait_for(stage, "nightly-report")
     [refuted] = stage.app.runs.list(schedule="nightly-report", state="succeeded", limit=1)
     stage.analyst.inbox.rerun(refuted.id, reason="the archive is back, and has no report")
 
 
-def _close_in_part(_stage: Stage) -> None:
+def _close_in_part(_stage: HistoryStep) -> None:
     """Leave out two accounts: the scope of the run has missing items."""
     _WORLD.closing_ends_at = len(tasks.ACCOUNTS) - 2
 
 
-def _close_all(stage: Stage) -> None:
+def _close_all(stage: HistoryStep) -> None:
     _WORLD.closing_ends_at = len(tasks.ACCOUNTS)
     _wait_for(stage, "ledger-close")
     _, older = stage.app.runs.list(schedule="ledger-close", state="succeeded", limit=2)
@@ -495,7 +495,7 @@ def _close_all(stage: Stage) -> None:
     stage.operator.inbox.rerun(older.id, repair=True, reason=reason)
 
 
-def _lose_a_payment(stage: Stage) -> None:
+def _lose_a_payment(stage: HistoryStep) -> None:
     """Lose a worker in the middle of a payment; somebody looks, and says what became of it."""
     _wait_for(stage, "supplier-payouts")
     run = stage.operator.schedules.trigger("supplier-payouts", reason="an extra round")
@@ -511,14 +511,14 @@ def _lose_a_payment(stage: Stage) -> None:
     )
 
 
-def _lose_another(stage: Stage) -> None:
+def _lose_another(stage: HistoryStep) -> None:
     """Do it again, and nobody has looked yet: it is in the inbox, and the next one waits."""
     _wait_for(stage, "supplier-payouts")
     stage.operator.schedules.trigger("supplier-payouts", reason="a round before the holiday")
     stage.past.lose_worker(20)
 
 
-def _call_off(stage: Stage) -> None:
+def _call_off(stage: HistoryStep) -> None:
     """Cancel a run that waits and one that runs; and have one that gives up."""
     stage.app.enqueue(tasks.send_reminder.bind(class_id=9), delay="2h", key="class:9:reminder")
     stage.analyst.cancel("class:9:reminder", reason="the class was called off")
@@ -529,18 +529,18 @@ def _call_off(stage: Stage) -> None:
     stage.past.live(30)
 
 
-def _pause_and_delete(stage: Stage) -> None:
+def _pause_and_delete(stage: HistoryStep) -> None:
     until = stage.at(days=5)
     stage.operator.schedules.pause("newsletter", reason="a new layout is on its way", until=until)
     stage.operator.schedules.delete("old-export", reason="nobody has asked for it")
 
 
-def _lack_workers(stage: Stage) -> None:
+def _lack_workers(stage: HistoryStep) -> None:
     """Let nobody work for twenty minutes: runs are queued on time, and begin late."""
     stage.past.lack_workers(20 * MINUTE)
 
 
-def _make_up(stage: Stage) -> None:
+def _make_up(stage: HistoryStep) -> None:
     """Count visits of the weeks before, too; the backfill is paused on its way."""
     app = stage.analyst
     app.schedules.create(
@@ -560,7 +560,7 @@ def _make_up(stage: Stage) -> None:
     stage.operator.backfills.pause(backfill.id, reason="not during the day")
 
 
-def _lose_the_partner(stage: Stage) -> None:
+def _lose_the_partner(stage: HistoryStep) -> None:
     """Have the partner down: after a few failures its breaker opens, and orders wait."""
     app = stage.app
     app.enqueue_many([tasks.push_order.bind(order=number) for number in ORDERS])
@@ -569,13 +569,13 @@ def _lose_the_partner(stage: Stage) -> None:
     app.enqueue_many([tasks.push_order.bind(order=number + 100) for number in ORDERS])
 
 
-def _hold_bulk(stage: Stage) -> None:
+def _hold_bulk(stage: HistoryStep) -> None:
     stage.operator.queues.pause(tasks.BULK, reason="the render farm is being moved")
     for title in ("spring", "summer"):
         stage.app.enqueue(tasks.render_video.bind(title=title))
 
 
-def _promise_reminders(stage: Stage) -> None:
+def _promise_reminders(stage: HistoryStep) -> None:
     """Promise runs under business keys: pending, moved, and one called off."""
     for class_id in (41, 42, 43):
         stage.app.enqueue(
@@ -587,7 +587,7 @@ def _promise_reminders(stage: Stage) -> None:
     stage.analyst.cancel("class:43:reminder", reason="nobody has signed up")
 
 
-def _wait_for(stage: Stage, schedule: str) -> None:
+def _wait_for(stage: HistoryStep, schedule: str) -> None:
     """Let runs that are under way end: whoever comes behind them would wait at their gate."""
     for _ in range(WAIT_MINUTES_MAX):
         runs = stage.app.runs.list(schedule=schedule, limit=2)
@@ -596,11 +596,11 @@ def _wait_for(stage: Stage, schedule: str) -> None:
         stage.past.live(MINUTE)
 
 
-def _unknown(stage: Stage, run: UUID) -> list[str]:
+def _unknown(stage: HistoryStep, run: UUID) -> list[str]:
     return [one.key for one in stage.app.inbox.effects(run) if one.state == "unknown"]
 
 
-SCENES: tuple[tuple[timedelta, Callable[[Stage], None]], ...] = (
+SCENES: tuple[tuple[timedelta, Callable[[HistoryStep], None]], ...] = (
     (timedelta(days=DAYS) - timedelta(seconds=30), _begin),
     (timedelta(days=13), _change_minds),
     (timedelta(days=12.5), _go_on_with_images),

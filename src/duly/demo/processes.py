@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.app.services import Crew, Voice, WorkerOptions, run_worker
+from duly.app.services import OutputListener, Services, WorkerOptions, run_worker
 from duly.engine.executors.process_lifetime import hold_lifeline
 from duly.timetable.instants import SECOND_US
 
@@ -82,9 +82,9 @@ class BriskOptions(WorkerOptions):
         )
 
 
-def demo_crew() -> Crew:
+def demo_crew() -> Services:
     """Return the worker processes of the demo."""
-    return Crew(argv=(sys.executable, "-m", "duly.demo.processes"), processes=WORKERS)
+    return Services(argv=(sys.executable, "-m", "duly.demo.processes"), processes=WORKERS)
 
 
 def run_member() -> int:
@@ -92,7 +92,7 @@ def run_member() -> int:
     lifeline = hold_lifeline()
     from duly.demo.app import app
 
-    return run_worker(app, BriskOptions(slots=SLOTS, grace=GRACE), Voice(), lifeline)
+    return run_worker(app, BriskOptions(slots=SLOTS, grace=GRACE), OutputListener(), lifeline)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,15 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from duly.domain.limits import LimitKind, Pace, Why, keyed_place, scope_of, take_turn, why_text
+from duly.domain.limits import (
+    LimitKind,
+    LimitReason,
+    RateState,
+    keyed_place,
+    scope_of,
+    take_turn,
+    why_text,
+)
 from duly.timetable.instants import MINUTE, SECOND_US
 
 if TYPE_CHECKING:
@@ -148,7 +156,7 @@ PROBE_US = MINUTE * SECOND_US
 """After so long without an answer a probe is given up for lost, and another goes."""
 
 
-class Way(StrEnum):
+class AdmissionRoute(StrEnum):
     """What becomes of a claim."""
 
     GOES = "goes"
@@ -161,22 +169,22 @@ class Way(StrEnum):
     """It was ours no more already."""
 
 
-class Verdict(NamedTuple):
+class AdmissionDecision(NamedTuple):
     """What is decided about one claim."""
 
-    way: Way
+    way: AdmissionRoute
     why: str | None = None
     """Why it can't begin, and because of which limit: what its run's record says from now on."""
     at: int | None = None
     """If later: when it falls due again."""
 
 
-GOES = Verdict(Way.GOES)
-GONE = Verdict(Way.GONE)
+GOES = AdmissionDecision(AdmissionRoute.GOES)
+GONE = AdmissionDecision(AdmissionRoute.GONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comer:
+class AdmissionRequest:
     """An attempt that asks, and all that it falls under."""
 
     run_id: RunId
@@ -194,7 +202,7 @@ class Comer:
 
 
 @dataclass(slots=True)
-class Books:
+class AdmissionState:
     """What the decisions of a batch start from, and what they leave."""
 
     held: dict[str, int] = field(default_factory=dict)
@@ -203,11 +211,11 @@ class Books:
     """How many of these have not been claimed since they were let go."""
     waiting: dict[str, int] = field(default_factory=dict)
     """How many stand for it: who comes now stands behind them."""
-    paces: dict[str, Pace] = field(default_factory=dict)
+    paces: dict[str, RateState] = field(default_factory=dict)
     breakers: dict[str, Breaker] = field(default_factory=dict)
 
 
-class Falling(NamedTuple):
+class ApplicableLimits(NamedTuple):
     """What the runs of a task, a tenant and a destination fall under."""
 
     caps: tuple[tuple[str, int], ...]
@@ -221,7 +229,7 @@ def falls_under(  # noqa: PLR0913, PLR0917 - all that limits ask for
     tenant: str,
     destination: str | None,
     keys: Sequence[tuple[str, str]] = (),
-) -> Falling:
+) -> ApplicableLimits:
     """Return the limits that an attempt falls under, each once and by the names of its places."""
     scopes = [scope_of(LimitKind.TASK, task), scope_of(LimitKind.TENANT, tenant)]
     if destination is not None:
@@ -236,17 +244,19 @@ def falls_under(  # noqa: PLR0913, PLR0917 - all that limits ask for
     caps = {scope: limit.running for scope, limit in found.items() if limit.running is not None}
     rates = {scope: limit.rate for scope, limit in found.items() if limit.rate is not None}
     places = {*caps, *keyed, *rates, *scopes[2:]}
-    return Falling(
+    return ApplicableLimits(
         tuple(sorted((caps | keyed).items())), tuple(sorted(rates.items())), tuple(sorted(places))
     )
 
 
-def decide(comers: Sequence[Comer], books: Books, now: int) -> list[Verdict]:
+def decide(
+    comers: Sequence[AdmissionRequest], books: AdmissionState, now: int
+) -> list[AdmissionDecision]:
     """Decide about those that ask, one after the other; the books are kept meanwhile."""
     return [_decide(comer, books, now) for comer in comers]
 
 
-def _decide(comer: Comer, books: Books, now: int) -> Verdict:
+def _decide(comer: AdmissionRequest, books: AdmissionState, now: int) -> AdmissionDecision:
     breaker = None
     if comer.destination is not None:
         known = books.breakers.get(comer.destination, Breaker())
@@ -254,17 +264,21 @@ def _decide(comer: Comer, books: Books, now: int) -> Verdict:
         if until is not None:
             _leave(comer, books)
             at = _take_turn_back(comer.destination, books, until)
-            return Verdict(Way.LATER, why_text(Why.BREAKER, comer.destination), at)
+            return AdmissionDecision(
+                AdmissionRoute.LATER, why_text(LimitReason.BREAKER, comer.destination), at
+            )
     full = _first_full(comer, books)
     if full is not None:
         _leave(comer, books)
         books.waiting[full] = books.waiting.get(full, 0) + 1
-        return Verdict(Way.STANDS, why_text(Why.CAP, full))
+        return AdmissionDecision(AdmissionRoute.STANDS, why_text(LimitReason.CAP, full))
     if comer.rates:
         at = _take_turn(comer, books, now)
         if at > now:
             _leave(comer, books)
-            return Verdict(Way.LATER, why_text(Why.RATE, _slowest(comer, books)), at)
+            return AdmissionDecision(
+                AdmissionRoute.LATER, why_text(LimitReason.RATE, _slowest(comer, books)), at
+            )
     for place in comer.places:
         if place not in comer.holds:
             books.held[place] = books.held.get(place, 0) + 1
@@ -273,7 +287,7 @@ def _decide(comer: Comer, books: Books, now: int) -> Verdict:
     return GOES
 
 
-def _first_full(comer: Comer, books: Books) -> str | None:
+def _first_full(comer: AdmissionRequest, books: AdmissionState) -> str | None:
     """Return the first place at which there is no room.
 
     Who comes for the first time stands behind all who wait, or were let go. One who was let go
@@ -291,9 +305,9 @@ def _first_full(comer: Comer, books: Books) -> str | None:
     return None
 
 
-def _take_turn(comer: Comer, books: Books, now: int) -> int:
+def _take_turn(comer: AdmissionRequest, books: AdmissionState, now: int) -> int:
     """Give it its turn; return when that is."""
-    asked = [(rate, books.paces.get(place, Pace())) for place, rate in comer.rates]
+    asked = [(rate, books.paces.get(place, RateState())) for place, rate in comer.rates]
     turn = take_turn(asked, comer.given_at, now)
     for (place, _), pace in zip(comer.rates, turn.paces, strict=True):
         books.paces[place] = pace
@@ -302,24 +316,24 @@ def _take_turn(comer: Comer, books: Books, now: int) -> int:
 
 def turns_back(destination: str) -> str:
     """Return under which name the turns are kept of those who wait for a destination."""
-    return why_text(Why.BREAKER, destination)
+    return why_text(LimitReason.BREAKER, destination)
 
 
-def _take_turn_back(destination: str, books: Books, until: int) -> int:
+def _take_turn_back(destination: str, books: AdmissionState, until: int) -> int:
     """Give one that waits for a destination its turn to ask again, not before an instant."""
     name = turns_back(destination)
-    pace = books.paces.get(name, Pace())
+    pace = books.paces.get(name, RateState())
     at = max(until, pace.promised_at)
     books.paces[name] = pace._replace(promised_at=at + BACK_EVERY_US)
     return at
 
 
-def _slowest(comer: Comer, books: Books) -> str:
+def _slowest(comer: AdmissionRequest, books: AdmissionState) -> str:
     """Return which of its rates has given out turns furthest ahead."""
     return max(comer.rates, key=lambda one: books.paces[one[0]].promised_at)[0]
 
 
-def _leave(comer: Comer, books: Books) -> None:
+def _leave(comer: AdmissionRequest, books: AdmissionState) -> None:
     """Give back what it was let go with: it can't begin now."""
     for place in comer.holds:
         books.held[place] = books.held.get(place, 1) - 1

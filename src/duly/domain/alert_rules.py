@@ -57,7 +57,7 @@ class Unit(StrEnum):
     TIMES = "times"
 
 
-class Usual(NamedTuple):
+class AlertKindDefaults(NamedTuple):
     """What holds for a kind, unless somebody sets a rule."""
 
     unit: Unit
@@ -70,24 +70,24 @@ class Usual(NamedTuple):
 
 
 _MINUTE_US = MINUTE * SECOND_US
-USUAL: dict[AlertKind, Usual] = {
-    AlertKind.MISSING_RUN: Usual(
+USUAL: dict[AlertKind, AlertKindDefaults] = {
+    AlertKind.MISSING_RUN: AlertKindDefaults(
         Unit.COUNT, 1, Severity.PAGE, meaning="occurrences of a schedule without any record"
     ),
-    AlertKind.LATE_RUN: Usual(
+    AlertKind.LATE_RUN: AlertKindDefaults(
         Unit.SECONDS,
         60,
         Severity.WARN,
         clear_us=_MINUTE_US,
         meaning="how long something is due and has not fired",
     ),
-    AlertKind.STALE_COMPLETION: Usual(
+    AlertKind.STALE_COMPLETION: AlertKindDefaults(
         Unit.COUNT,
         3,
         Severity.PAGE,
         meaning="occurrences of a schedule that fell due since its last useful completion",
     ),
-    AlertKind.NO_EXECUTIONS: Usual(
+    AlertKind.NO_EXECUTIONS: AlertKindDefaults(
         Unit.SECONDS,
         60,
         Severity.PAGE,
@@ -95,37 +95,37 @@ USUAL: dict[AlertKind, Usual] = {
         clear_us=_MINUTE_US // 2,
         meaning="how long work is due while nothing is started",
     ),
-    AlertKind.AMBIGUOUS_RUN: Usual(
+    AlertKind.AMBIGUOUS_RUN: AlertKindDefaults(
         Unit.COUNT, 1, Severity.PAGE, meaning="a run of which nobody knows what it did"
     ),
-    AlertKind.STALLED_RUN: Usual(
+    AlertKind.STALLED_RUN: AlertKindDefaults(
         Unit.SECONDS,
         0,
         Severity.WARN,
         clear_us=_MINUTE_US // 2,
         meaning="how far beyond its task's limit an attempt has not advanced",
     ),
-    AlertKind.SEVERAL_ATTEMPTS: Usual(
+    AlertKind.SEVERAL_ATTEMPTS: AlertKindDefaults(
         Unit.COUNT,
         3,
         Severity.WARN,
         clear_us=_MINUTE_US,
         meaning="attempts of one run that is still open",
     ),
-    AlertKind.DEAD_LETTERS: Usual(
+    AlertKind.DEAD_LETTERS: AlertKindDefaults(
         Unit.COUNT,
         1,
         Severity.WARN,
         meaning="runs of a task that died within the last 15 minutes",
     ),
-    AlertKind.QUEUE_AGE: Usual(
+    AlertKind.QUEUE_AGE: AlertKindDefaults(
         Unit.SECONDS,
         5 * MINUTE,
         Severity.WARN,
         clear_us=2 * _MINUTE_US,
         meaning="how long the first of a queue has waited",
     ),
-    AlertKind.QUEUE_DEPTH: Usual(
+    AlertKind.QUEUE_DEPTH: AlertKindDefaults(
         Unit.COUNT,
         10_000,
         Severity.WARN,
@@ -133,24 +133,24 @@ USUAL: dict[AlertKind, Usual] = {
         clear_us=2 * _MINUTE_US,
         meaning="runs in a queue",
     ),
-    AlertKind.BREAKER_OPEN: Usual(
+    AlertKind.BREAKER_OPEN: AlertKindDefaults(
         Unit.SECONDS,
         0,
         Severity.WARN,
         clear_us=2 * _MINUTE_US,
         meaning="how long a destination has been left alone",
     ),
-    AlertKind.CLOCK_SKEW: Usual(
+    AlertKind.CLOCK_SKEW: AlertKindDefaults(
         Unit.SECONDS,
         0.1,
         Severity.PAGE,
         clear_us=_MINUTE_US // 2,
         meaning="how far a dispatcher's clock is off the store's",
     ),
-    AlertKind.EARLY_FIRE: Usual(
+    AlertKind.EARLY_FIRE: AlertKindDefaults(
         Unit.COUNT, 1, Severity.PAGE, meaning="runs that were fired before they were due"
     ),
-    AlertKind.CREATION_RATE: Usual(
+    AlertKind.CREATION_RATE: AlertKindDefaults(
         Unit.TIMES,
         10,
         Severity.WARN,
@@ -158,14 +158,14 @@ USUAL: dict[AlertKind, Usual] = {
         clear_us=5 * _MINUTE_US,
         meaning="promises made in a minute, beside how many usually are",
     ),
-    AlertKind.OVERLAP: Usual(
+    AlertKind.OVERLAP: AlertKindDefaults(
         Unit.TIMES,
         0.8,
         Severity.WARN,
         clear_us=5 * _MINUTE_US,
         meaning="how long runs of a schedule take, beside its interval",
     ),
-    AlertKind.SCHEDULE_PAUSED: Usual(
+    AlertKind.SCHEDULE_PAUSED: AlertKindDefaults(
         Unit.COUNT,
         1,
         Severity.WARN,

@@ -53,7 +53,7 @@ class DeliveryRecord:
 
     id: DeliveryId
     alert_id: AlertId
-    told: Told
+    told: NoticeKind
     channel: str
     state: DeliveryState
     tries: int
@@ -65,7 +65,7 @@ class DeliveryRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class DeliveryOutcome:
     """What becomes of a delivery after a try."""
 
     state: DeliveryState
@@ -75,21 +75,21 @@ class Tried:
 
 def conclude_try(
     delivery: DeliveryRecord, result: tuple[bool, bool, str], retry_us: int | None, now: int
-) -> Tried:
+) -> DeliveryOutcome:
     """Decide: done, tried again later, or given up. Total; the wait doubles, up to an hour.
 
     The result says whether it is done, whether trying again is of no use, and what was said.
     """
     is_done, is_final, detail = result
     if is_done:
-        return Tried(DeliveryState.DONE)
+        return DeliveryOutcome(DeliveryState.DONE)
     error = detail[:ERROR_LENGTH_MAX]
     tries = delivery.tries + 1
     if is_final or tries >= TRIES_MAX or now - delivery.made_at >= KEPT_UP_US:
-        return Tried(DeliveryState.GIVEN_UP, error=error)
+        return DeliveryOutcome(DeliveryState.GIVEN_UP, error=error)
     doubled = min(FIRST_WAIT_US << min(tries - 1, 20), WAIT_MAX_US)
     wait_us = doubled if retry_us is None else min(max(retry_us, FIRST_WAIT_US), WAIT_MAX_US)
-    return Tried(DeliveryState.PENDING, wait_us=wait_us, error=error)
+    return DeliveryOutcome(DeliveryState.PENDING, wait_us=wait_us, error=error)
 
 
 AlertId = NewType("AlertId", bytes)
@@ -108,7 +108,7 @@ class AlertState(StrEnum):
     RESOLVED = "resolved"
 
 
-class Told(StrEnum):
+class NoticeKind(StrEnum):
     """What a channel is told."""
 
     RAISED = "raised"
@@ -148,7 +148,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class DetectorResult:
     """What was seen, and how far was looked: of the rest nothing is known."""
 
     conditions: tuple[Condition, ...] = ()
@@ -162,10 +162,10 @@ class Observation:
         return key.kind in self.kinds or key in self.keys
 
 
-def joined(observations: Iterable[Observation]) -> Observation:
+def joined(observations: Iterable[DetectorResult]) -> DetectorResult:
     """Return what several observers have seen together."""
     parts = list(observations)
-    return Observation(
+    return DetectorResult(
         conditions=tuple(one for part in parts for one in part.conditions),
         kinds=frozenset().union(*(part.kinds for part in parts)),
         keys=frozenset().union(*(part.keys for part in parts)),
@@ -234,14 +234,14 @@ class Silence:
         return alert.subject.startswith(stem) if is_stem else alert.subject == self.subject
 
 
-class Judged(NamedTuple):
+class MatchedCondition(NamedTuple):
     """A condition, and the rule by which it is an alert."""
 
     condition: Condition
     rule: Rule
 
 
-class Step(StrEnum):
+class AlertTransition(StrEnum):
     """What becomes of an alert."""
 
     NOTED = "noted"
@@ -258,18 +258,18 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class AlertChange:
     """One alert as it becomes, and who is told what."""
 
-    step: Step
+    step: AlertTransition
     alert: AlertRecord
-    tells: Told | None = None
+    tells: NoticeKind | None = None
     channels: tuple[str, ...] = ()
     is_silenced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standards:
+class AlertPolicy:
     """What alerts are judged by."""
 
     rules: Rulebook
@@ -279,18 +279,18 @@ class Standards:
 
 
 def decide(
-    alerts: Sequence[AlertRecord], seen: Observation, standards: Standards, now: int
-) -> list[Change]:
+    alerts: Sequence[AlertRecord], seen: DetectorResult, standards: AlertPolicy, now: int
+) -> list[AlertChange]:
     """Say what changes, of alerts that are pending or open and what was seen. Total."""
-    held: dict[AlertKey, Judged] = {}
+    held: dict[AlertKey, MatchedCondition] = {}
     for condition in seen.conditions:
         rule = standards.rules.rule_for(condition)
         if rule is not None and rule.is_on and condition.value >= rule.threshold:
-            held.setdefault(condition.key, Judged(condition, rule))
+            held.setdefault(condition.key, MatchedCondition(condition, rule))
     known = {alert.key for alert in alerts}
     room = max(ALERTS_OPEN_MAX - len(known), 0)
     fresh = [found for key, found in held.items() if key not in known][:room]
-    changes: list[Change | None] = [_begin(found, standards, now) for found in fresh]
+    changes: list[AlertChange | None] = [_begin(found, standards, now) for found in fresh]
     for alert in alerts:
         found = held.get(alert.key)
         if found is not None:
@@ -302,7 +302,7 @@ def decide(
     return [change for change in changes if change is not None]
 
 
-def _begin(found: Judged, standards: Standards, now: int) -> Change:
+def _begin(found: MatchedCondition, standards: AlertPolicy, now: int) -> AlertChange:
     condition, rule = found
     alert = AlertRecord(
         id=alert_id(condition.key, now),
@@ -320,17 +320,19 @@ def _begin(found: Judged, standards: Standards, now: int) -> Change:
         seen_at=now,
     )
     if rule.hold_us > 0:
-        return Change(step=Step.NOTED, alert=alert)
+        return AlertChange(step=AlertTransition.NOTED, alert=alert)
     return _raise(alert, rule, standards, now)
 
 
-def _go_on(alert: AlertRecord, found: Judged, standards: Standards, now: int) -> Change | None:
+def _go_on(
+    alert: AlertRecord, found: MatchedCondition, standards: AlertPolicy, now: int
+) -> AlertChange | None:
     """Go on with one whose condition is seen."""
     condition, rule = found
     if alert.state is AlertState.PENDING:
         if alert.seen_at > now:
             # As below: nobody waits until that time has come again.
-            return Change(step=Step.NOTED, alert=replace(alert, seen_at=now))
+            return AlertChange(step=AlertTransition.NOTED, alert=replace(alert, seen_at=now))
         if now - alert.seen_at < rule.hold_us:
             return None
         newest = replace(
@@ -347,61 +349,65 @@ def _go_on(alert: AlertRecord, found: Judged, standards: Standards, now: int) ->
         return late
     if late is not None:
         return replace(late, alert=replace(late.alert, gone_at=None))
-    return Change(step=Step.BACK, alert=replace(alert, gone_at=None))
+    return AlertChange(step=AlertTransition.BACK, alert=replace(alert, gone_at=None))
 
 
-def _raise(alert: AlertRecord, rule: Rule, standards: Standards, now: int) -> Change:
+def _raise(alert: AlertRecord, rule: Rule, standards: AlertPolicy, now: int) -> AlertChange:
     raised = replace(alert, state=AlertState.OPEN, raised_at=now)
     if _is_silenced(raised, standards, now):
-        return Change(step=Step.RAISED, alert=raised, is_silenced=True)
+        return AlertChange(step=AlertTransition.RAISED, alert=raised, is_silenced=True)
     channels = _channels(rule, standards)
-    return Change(
-        step=Step.RAISED,
+    return AlertChange(
+        step=AlertTransition.RAISED,
         alert=replace(raised, told_at=now, told_to=channels),
-        tells=Told.RAISED,
+        tells=NoticeKind.RAISED,
         channels=channels,
     )
 
 
-def _fade(alert: AlertRecord, standards: Standards, now: int) -> Change | None:
+def _fade(alert: AlertRecord, standards: AlertPolicy, now: int) -> AlertChange | None:
     """Go on with one whose condition is not seen though it was looked for."""
     if alert.state is AlertState.PENDING:
-        return Change(step=Step.FORGOTTEN, alert=alert)
+        return AlertChange(step=AlertTransition.FORGOTTEN, alert=alert)
     rule = standards.rules.named(alert.rule, alert.kind)
     # A clock that ran ahead and was put right leaves instants that are still to come.
     gone_at = now if alert.gone_at is None else min(alert.gone_at, now)
     if now - gone_at < rule.clear_us:
         is_noted = alert.gone_at == gone_at
-        return None if is_noted else Change(step=Step.GONE, alert=replace(alert, gone_at=gone_at))
+        return (
+            None
+            if is_noted
+            else AlertChange(step=AlertTransition.GONE, alert=replace(alert, gone_at=gone_at))
+        )
     is_told = alert.told_at is not None
-    return Change(
-        step=Step.RESOLVED,
+    return AlertChange(
+        step=AlertTransition.RESOLVED,
         alert=replace(alert, state=AlertState.RESOLVED, gone_at=gone_at, resolved_at=now),
-        tells=Told.RESOLVED if is_told else None,
+        tells=NoticeKind.RESOLVED if is_told else None,
         channels=tuple(one for one in alert.told_to if one in standards.channels),
     )
 
 
-def _tell_late(alert: AlertRecord, standards: Standards, now: int) -> Change | None:
+def _tell_late(alert: AlertRecord, standards: AlertPolicy, now: int) -> AlertChange | None:
     """Tell of one that was silenced when it was raised, once it is not."""
     is_untold = alert.state is AlertState.OPEN and alert.told_at is None
     if not is_untold or _is_silenced(alert, standards, now):
         return None
     rule = standards.rules.named(alert.rule, alert.kind)
     channels = _channels(rule, standards)
-    return Change(
-        step=Step.TOLD,
+    return AlertChange(
+        step=AlertTransition.TOLD,
         alert=replace(alert, told_at=now, told_to=channels),
-        tells=Told.RAISED,
+        tells=NoticeKind.RAISED,
         channels=channels,
     )
 
 
-def _is_silenced(alert: AlertRecord, standards: Standards, now: int) -> bool:
+def _is_silenced(alert: AlertRecord, standards: AlertPolicy, now: int) -> bool:
     return any(one.covers(alert, now) for one in standards.silences)
 
 
-def _channels(rule: Rule, standards: Standards) -> tuple[str, ...]:
+def _channels(rule: Rule, standards: AlertPolicy) -> tuple[str, ...]:
     named = tuple(one for one in rule.channels if one in standards.channels)
     # Whoever was to be told is there no more: everybody is better than nobody.
     return named or standards.channels
@@ -413,7 +419,7 @@ def alert_id(key: AlertKey, seen_at: int) -> AlertId:
     return AlertId(_identity(seen_at, b"alert", framed))
 
 
-def delivery_id(alert: AlertId, told: Told, channel: str) -> DeliveryId:
+def delivery_id(alert: AlertId, told: NoticeKind, channel: str) -> DeliveryId:
     """Return the id of a delivery: the same however often it is decided and tried."""
     framed = alert + b"\0".join((str(told).encode(), channel.encode()))
     return DeliveryId(blake2b(framed, digest_size=16, person=b"duly.delivery").digest())

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.enums import RunState
 from duly.domain.ids import occurrence_run_id, ordered_run_id
-from duly.domain.runs import VerdictKind
+from duly.domain.runs import OccurrenceStatusKind
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.domain.fire_planning import Template
+    from duly.domain.fire_planning import ScheduleVersion
     from duly.domain.ids import BackfillId, RunId
-    from duly.domain.runs import OccurrenceVerdict
+    from duly.domain.runs import OccurrenceStatus
 
 
 SLOTS_MAX = 100_000
 """A longer span is divided by the person who asks for it: so many runs are rarely meant."""
 
 
-class SlotClass(StrEnum):
+class BackfillOccurrenceKind(StrEnum):
     """What is known about an occurrence, as far as a backfill goes."""
 
     MISSING = "missing"
@@ -44,9 +44,9 @@ class SlotClass(StrEnum):
     """Its history has been removed: it may have been run."""
 
 
-FILLED = frozenset((SlotClass.MISSING, SlotClass.FAILED))
+FILLED = frozenset((BackfillOccurrenceKind.MISSING, BackfillOccurrenceKind.FAILED))
 """What is made unless a person says otherwise: nothing that may have been done."""
-NEVER = frozenset((SlotClass.IN_FLIGHT,))
+NEVER = frozenset((BackfillOccurrenceKind.IN_FLIGHT,))
 """What is not made whatever is said: there is a run already that will say how it ends."""
 
 
@@ -80,13 +80,13 @@ class Slot:
     """One occurrence of the span, and what is known about it."""
 
     scheduled_for: int
-    kind: SlotClass
+    kind: BackfillOccurrenceKind
     run_id: RunId | None = None
     """The run that it has, if it has one."""
     reason: str | None = None
 
 
-def slots_of(template: Template, since: int, until: int) -> list[int]:
+def slots_of(template: ScheduleVersion, since: int, until: int) -> list[int]:
     """Return the nominal times of a span, its end not included; refuse a span without bounds."""
     if since >= until:
         remedy = "give the earlier instant as `since`, the later one as `until`"
@@ -100,7 +100,7 @@ def slots_of(template: Template, since: int, until: int) -> list[int]:
     return found
 
 
-def classify(verdict: OccurrenceVerdict, runs: Sequence[tuple[RunId, RunState]] = ()) -> Slot:
+def classify(verdict: OccurrenceStatus, runs: Sequence[tuple[RunId, RunState]] = ()) -> Slot:
     """Say what a backfill makes of what is known about an occurrence, and of all its runs.
 
     Of several runs the one that tells most counts: an occurrence that failed and was made good is
@@ -111,41 +111,41 @@ def classify(verdict: OccurrenceVerdict, runs: Sequence[tuple[RunId, RunState]] 
         run_id, state = min(runs, key=lambda one: _WEIGHTS[class_of(one[1])])
         return Slot(at, class_of(state), run_id, str(state))
     match verdict.kind:
-        case VerdictKind.OWED | VerdictKind.PENDING:
-            return Slot(at, SlotClass.IN_FLIGHT, None, str(verdict.kind))
-        case VerdictKind.UNKNOWN:
-            return Slot(at, SlotClass.UNKNOWN, None, "pruned")
+        case OccurrenceStatusKind.OWED | OccurrenceStatusKind.PENDING:
+            return Slot(at, BackfillOccurrenceKind.IN_FLIGHT, None, str(verdict.kind))
+        case OccurrenceStatusKind.UNKNOWN:
+            return Slot(at, BackfillOccurrenceKind.UNKNOWN, None, "pruned")
         case _:
             reason = None if verdict.reason is None else str(verdict.reason)
-            return Slot(at, SlotClass.MISSING, None, reason)
+            return Slot(at, BackfillOccurrenceKind.MISSING, None, reason)
 
 
-def class_of(state: RunState) -> SlotClass:
+def class_of(state: RunState) -> BackfillOccurrenceKind:
     """Say what a run in that state is to a backfill."""
     match state:
         case RunState.SUCCEEDED | RunState.HANDED_OVER:
-            return SlotClass.SUCCEEDED
+            return BackfillOccurrenceKind.SUCCEEDED
         case RunState.AMBIGUOUS:
-            return SlotClass.AMBIGUOUS
+            return BackfillOccurrenceKind.AMBIGUOUS
         case RunState.BLOCKED | RunState.QUEUED | RunState.RUNNING | RunState.RETRYING:
-            return SlotClass.IN_FLIGHT
+            return BackfillOccurrenceKind.IN_FLIGHT
         case RunState.SKIPPED | RunState.COALESCED | RunState.REPLACED:
-            return SlotClass.MISSING
+            return BackfillOccurrenceKind.MISSING
         case _:
-            return SlotClass.FAILED
+            return BackfillOccurrenceKind.FAILED
 
 
 _WEIGHTS = {
-    SlotClass.SUCCEEDED: 0,
-    SlotClass.IN_FLIGHT: 1,
-    SlotClass.AMBIGUOUS: 2,
-    SlotClass.FAILED: 3,
-    SlotClass.MISSING: 4,
+    BackfillOccurrenceKind.SUCCEEDED: 0,
+    BackfillOccurrenceKind.IN_FLIGHT: 1,
+    BackfillOccurrenceKind.AMBIGUOUS: 2,
+    BackfillOccurrenceKind.FAILED: 3,
+    BackfillOccurrenceKind.MISSING: 4,
 }
 """Which of several runs of one occurrence tells most about it: the lowest."""
 
 
-def _walk(template: Template, since: int, until: int) -> Iterator[int]:
+def _walk(template: ScheduleVersion, since: int, until: int) -> Iterator[int]:
     timetable, instant = template.definition.timetable, since
     while True:
         found = timetable.first_from(instant)
@@ -155,7 +155,7 @@ def _walk(template: Template, since: int, until: int) -> Iterator[int]:
         instant = found + 1
 
 
-class Span(NamedTuple):
+class BackfillSpan(NamedTuple):
     """What is left of a backfill's span."""
 
     since: int
@@ -177,7 +177,7 @@ class Planned(NamedTuple):
     """Another, which only this backfill can make, if it has one."""
 
 
-class Step(NamedTuple):
+class BackfillStep(NamedTuple):
     """The next occurrences, and where the step after this one begins."""
 
     slots: tuple[Planned, ...]
@@ -185,7 +185,7 @@ class Step(NamedTuple):
     """None when there are no more."""
 
 
-def first_of(template: Template, since: int, until: int, order: BackfillOrder) -> int | None:
+def first_of(template: ScheduleVersion, since: int, until: int, order: BackfillOrder) -> int | None:
     """Return the occurrence that a backfill begins with; None if the span has none."""
     timetable = template.definition.timetable
     if order is BackfillOrder.OLDEST:
@@ -195,24 +195,26 @@ def first_of(template: Template, since: int, until: int, order: BackfillOrder) -
     return None if found is None or found < since else found
 
 
-def rest_of(span: Span) -> tuple[int, int]:
+def rest_of(span: BackfillSpan) -> tuple[int, int]:
     """Return the part of a span that nobody has looked at yet: from its cursor on, by its order."""
     if span.order is BackfillOrder.OLDEST:
         return span.cursor, span.until
     return span.since, span.cursor + 1
 
 
-def next_step(template: Template, span: Span, backfill: BackfillId, count: int) -> Step:
+def next_step(
+    template: ScheduleVersion, span: BackfillSpan, backfill: BackfillId, count: int
+) -> BackfillStep:
     """Return the next few occurrences of a span."""
     cursor: int | None = span.cursor
     slots: list[Planned] = []
     while cursor is not None and len(slots) < count:
         slots.append(_planned(template, cursor, backfill))
         cursor = _following(template, span, cursor)
-    return Step(tuple(slots), cursor)
+    return BackfillStep(tuple(slots), cursor)
 
 
-def _planned(template: Template, scheduled_for: int, backfill: BackfillId) -> Planned:
+def _planned(template: ScheduleVersion, scheduled_for: int, backfill: BackfillId) -> Planned:
     schedule = template.schedule_id
     return Planned(
         scheduled_for,
@@ -222,7 +224,7 @@ def _planned(template: Template, scheduled_for: int, backfill: BackfillId) -> Pl
     )
 
 
-def _following(template: Template, span: Span, occurrence: int) -> int | None:
+def _following(template: ScheduleVersion, span: BackfillSpan, occurrence: int) -> int | None:
     if span.order is BackfillOrder.OLDEST:
         return first_of(template, occurrence + 1, span.until, span.order)
     return first_of(template, span.since, occurrence, span.order)

@@ -73,7 +73,7 @@ class Grant(StrEnum):
     """What is left of its time is not enough."""
 
 
-class Permitted(NamedTuple):
+class EffectPermission(NamedTuple):
     """The answer as the code that asked gets it."""
 
     grant: Grant
@@ -81,7 +81,7 @@ class Permitted(NamedTuple):
     """Of an effect that was done before, as JSON text."""
 
 
-class Boundary(NamedTuple):
+class ClaimCheck(NamedTuple):
     """A claim as it is when its attempt asks to begin an effect."""
 
     is_ours: bool
@@ -90,7 +90,7 @@ class Boundary(NamedTuple):
     now: int
 
 
-def may_begin(boundary: Boundary) -> Grant:
+def may_begin(boundary: ClaimCheck) -> Grant:
     """Decide whether an attempt may begin any effect now."""
     if not boundary.is_ours:
         return Grant.GONE
@@ -139,7 +139,7 @@ def intended(
     return replace(known, state=EffectState.INTENDED, run_id=run_id, fence=fence, tries=tries)
 
 
-class Word(NamedTuple):
+class EffectReport(NamedTuple):
     """What an attempt says about an effect that it was permitted, and when."""
 
     asker: tuple[RunId, int]
@@ -148,7 +148,7 @@ class Word(NamedTuple):
     now: int
 
 
-def told(known: EffectRecord | None, word: Word) -> tuple[bool, EffectRecord | None]:
+def told(known: EffectRecord | None, word: EffectReport) -> tuple[bool, EffectRecord | None]:
     """Decide whether a word about an effect is taken, and what its entry is then; None for none.
 
     Only who intends it can say; saying the same again is taken, and changes nothing.

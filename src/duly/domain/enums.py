@@ -143,7 +143,7 @@ class Missed(StrEnum):
     """As after an outage: by the schedule's misfire policy."""
 
 
-class VerdictState(StrEnum):
+class VerificationState(StrEnum):
     """Whether the result of a run was checked and found trustworthy (E6)."""
 
     VERIFIED = "verified"
@@ -160,8 +160,8 @@ class Finding(StrEnum):
     UNKNOWN = "unknown"
 
     @property
-    def verdict(self) -> VerdictState:
+    def verdict(self) -> VerificationState:
         """What it means for a run that says it has succeeded."""
         if self is Finding.UNKNOWN:
-            return VerdictState.UNKNOWN
-        return VerdictState.VERIFIED if self is Finding.PRESENT else VerdictState.REFUTED
+            return VerificationState.UNKNOWN
+        return VerificationState.VERIFIED if self is Finding.PRESENT else VerificationState.REFUTED

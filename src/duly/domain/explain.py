@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import AttemptState, Origin, RunState
 from duly.domain.ids import identity_text
-from duly.domain.limits import Why, place_text, why_of
+from duly.domain.limits import LimitReason, place_text, why_of
 from duly.domain.runs import Reason
 from duly.domain.schedules import tenant_option
 from duly.timetable.instants import UNITS_US, from_microseconds, iso_utc
@@ -62,7 +62,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class MemberPresence:
     """When a member of the fleet was there, and what it is there for."""
 
     name: str
@@ -87,7 +87,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class LimitUsage:
     """How much of the limit is taken that a run waits for."""
 
     held: int
@@ -111,8 +111,8 @@ class RunFacts:
     now: int
     run: RunRecord
     attempts: Sequence[AttemptRecord] = ()
-    dispatchers: Sequence[Life] = ()
-    workers: Sequence[Life] = ()
+    dispatchers: Sequence[MemberPresence] = ()
+    workers: Sequence[MemberPresence] = ()
     is_pending: bool = False
     """A delayed run that has not fired."""
     is_served: bool = True
@@ -125,7 +125,7 @@ class RunFacts:
     """How many runs wait in its queue, itself among them."""
     ended_by: Order | None = None
     """Who cancelled or discarded it, or asked for it."""
-    taken: Taken | None = None
+    taken: LimitUsage | None = None
     """Of the limit that it waits for."""
     breaker: Down | None = None
     """Of the destination that it waits for."""
@@ -174,7 +174,7 @@ def fired_after(run: RunRecord) -> int:
     return queued_at(run) - run.not_before
 
 
-def has_living(lives: Sequence[Life]) -> bool:
+def has_living(lives: Sequence[MemberPresence]) -> bool:
     """Say whether any is alive."""
     return any(one.is_alive for one in lives)
 
@@ -189,7 +189,7 @@ def ended_text(attempt: AttemptRecord) -> str:
     return "" if attempt.ended_at is None else f" since {moment_text(attempt.ended_at)}"
 
 
-def last_seen_line(kind: str, lives: Sequence[Life]) -> tuple[tuple[str, str], ...]:
+def last_seen_line(kind: str, lives: Sequence[MemberPresence]) -> tuple[tuple[str, str], ...]:
     """Tell of the one that was heard of last."""
     if not lives:
         return ((f"{kind}s", "none is alive"),)
@@ -197,17 +197,17 @@ def last_seen_line(kind: str, lives: Sequence[Life]) -> tuple[tuple[str, str], .
     return ((f"last {kind}", f"{last.name}, heard of last at {moment_text(last.renewed_at)}"),)
 
 
-def alive_lines(kind: str, lives: Sequence[Life]) -> tuple[tuple[str, str], ...]:
+def alive_lines(kind: str, lives: Sequence[MemberPresence]) -> tuple[tuple[str, str], ...]:
     """Tell of those that are alive."""
     return tuple((kind, f"{one.name}{', holding' if one.is_holding else ''}") for one in lives)
 
 
-def serving_lines(lives: Sequence[Life]) -> tuple[tuple[str, str], ...]:
+def serving_lines(lives: Sequence[MemberPresence]) -> tuple[tuple[str, str], ...]:
     """Tell what living workers serve, and how busy they are."""
     return tuple(("worker", _busy_text(one)) for one in lives)
 
 
-def _busy_text(life: Life) -> str:
+def _busy_text(life: MemberPresence) -> str:
     served = ", ".join(life.queues) or "every queue"
     return f"{life.name}, {life.slots - life.free} of {life.slots} slots busy, {served}"
 
@@ -439,12 +439,12 @@ def _took_long(_facts: RunFacts, spent_us: int) -> Explanation:
     return Explanation(cause=Cause.TOOK_LONG, sentence=sentence)
 
 
-def was_there(lives: Sequence[Life], at: int) -> bool:
+def was_there(lives: Sequence[MemberPresence], at: int) -> bool:
     """Say whether one of those that are known was there at an instant."""
     return any(one.started_at <= at and (one.is_alive or at <= one.renewed_at) for one in lives)
 
 
-def gap_at(lives: Sequence[Life], start: int, end: int) -> str | None:
+def gap_at(lives: Sequence[MemberPresence], start: int, end: int) -> str | None:
     """Say from when until when nobody was there, if somebody came between `start` and `end`."""
     after = min((one.started_at for one in lives if start < one.started_at <= end), default=None)
     if after is None:
@@ -475,11 +475,11 @@ def limited(facts: RunFacts) -> Explanation | None:
         return None
     why, which = waits
     match why:
-        case Why.CAP:
+        case LimitReason.CAP:
             return _capped(facts, place_text(which))
-        case Why.RATE:
+        case LimitReason.RATE:
             return _rated(facts, place_text(which))
-        case Why.BREAKER:
+        case LimitReason.BREAKER:
             return _broken(facts, which)
 
 
@@ -605,7 +605,7 @@ def queued(facts: RunFacts) -> Explanation:
 
 
 def _waiting_for_a_slot(
-    facts: RunFacts, serving: Sequence[Life], told: tuple[str, list[tuple[str, str]]]
+    facts: RunFacts, serving: Sequence[MemberPresence], told: tuple[str, list[tuple[str, str]]]
 ) -> Explanation:
     queued, evidence = told
     slots, free = sum(one.slots for one in serving), sum(one.free for one in serving)

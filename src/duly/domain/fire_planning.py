@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.enums import Lane, MisfirePolicy, Origin, SkipReason
 from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
-from duly.domain.schedules import Definition, Owed, Pending, jitter_offset_us
+from duly.domain.schedules import CatchUpRange, Definition, NextOccurrence, jitter_offset_us
 from duly.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NO_FURTHER = "its timetable has no further occurrence"
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class ScheduleVersion:
     """A schedule's identity with one version of its definition: all that planning asks for."""
 
     schedule_id: ScheduleId
@@ -38,11 +38,11 @@ class Template:
         offset_us = jitter_offset_us(self.schedule_id, self.definition.jitter_us)
         object.__setattr__(self, "offset_us", offset_us)
 
-    def pending(self, scheduled_for: int) -> Pending:
+    def pending(self, scheduled_for: int) -> NextOccurrence:
         """Return an occurrence with the instant at which it falls due."""
-        return Pending(scheduled_for, scheduled_for + self.offset_us)
+        return NextOccurrence(scheduled_for, scheduled_for + self.offset_us)
 
-    def next_after(self, instant: int) -> Pending | None:
+    def next_after(self, instant: int) -> NextOccurrence | None:
         """Return the first occurrence whose nominal time is later than an instant."""
         found = self.definition.timetable.first_from(instant + 1)
         return None if found is None else self.pending(found)
@@ -76,7 +76,7 @@ class Settlement(NamedTuple):
 
     runs: tuple[PlannedRun, ...] = ()
     skips: tuple[Skip, ...] = ()
-    owed: Owed | None = None
+    owed: CatchUpRange | None = None
 
 
 NOTHING = Settlement()
@@ -86,12 +86,14 @@ class Plan(NamedTuple):
     """What firing a timer does: settle what is due, and put the timer to its next instant."""
 
     settlement: Settlement
-    pending: Pending | None
+    pending: NextOccurrence | None
     end_reason: str | None = None
     """Why there is no next instant, when there is none."""
 
 
-def plan_on_time(template: Template, pending: Pending, following: int | None = None) -> Plan:
+def plan_on_time(
+    template: ScheduleVersion, pending: NextOccurrence, following: int | None = None
+) -> Plan:
     """Plan the fire of an occurrence that is no later than its grace. Can be made ahead of time.
 
     The nominal time of the next occurrence may be given by whoever has worked it out already.
@@ -102,10 +104,10 @@ def plan_on_time(template: Template, pending: Pending, following: int | None = N
     settlement = Settlement((run,))
     if following is None:
         return _with_next(template, settlement, scheduled_for)
-    return Plan(settlement, Pending(following, following + template.offset_us))
+    return Plan(settlement, NextOccurrence(following, following + template.offset_us))
 
 
-def plan_late(template: Template, pending: Pending, now: int) -> Plan:
+def plan_late(template: ScheduleVersion, pending: NextOccurrence, now: int) -> Plan:
     """Plan the fire of an occurrence that is later than its grace: by the misfire policy (M1).
 
     The timer jumps over all that was missed at once, so that what falls due from now on is on time
@@ -126,7 +128,7 @@ def plan_late(template: Template, pending: Pending, now: int) -> Plan:
     return _with_next(template, settlement, last)
 
 
-def owe(template: Template, first: int, last: int, now: int) -> Settlement:
+def owe(template: ScheduleVersion, first: int, last: int, now: int) -> Settlement:
     """Make a span owed, to be drained on the catch-up lane; what the bounds exclude is skipped."""
     policy = template.definition.misfire
     skips: list[Skip] = []
@@ -136,7 +138,7 @@ def owe(template: Template, first: int, last: int, now: int) -> Settlement:
 
 
 def settle(  # noqa: PLR0913, PLR0917 - a span, the time, and how much at once
-    template: Template, first: int, last: int, now: int, runs_max: int = COUNT_MAX
+    template: ScheduleVersion, first: int, last: int, now: int, runs_max: int = COUNT_MAX
 ) -> Settlement:
     """Settle a span as far as it is due and `runs_max` allows; the rest stays owed."""
     policy = template.definition.misfire
@@ -155,7 +157,7 @@ def settle(  # noqa: PLR0913, PLR0917 - a span, the time, and how much at once
     return _settle_each(template, (first, last), now, (skips, runs_max))
 
 
-def _settle_latest(template: Template, first: int, last: int, now: int) -> Settlement:
+def _settle_latest(template: ScheduleVersion, first: int, last: int, now: int) -> Settlement:
     """Let the newest occurrence that is due stand for all before it."""
     newest = _last_until(template, first, min(last, now - template.offset_us))
     rest = _following(template, newest, last)
@@ -172,7 +174,7 @@ def _settle_latest(template: Template, first: int, last: int, now: int) -> Settl
 
 
 def _settle_each(
-    template: Template, span: tuple[int, int], now: int, so_far: tuple[list[Skip], int]
+    template: ScheduleVersion, span: tuple[int, int], now: int, so_far: tuple[list[Skip], int]
 ) -> Settlement:
     """Make a run of each occurrence that is due, oldest first."""
     cursor, last = span
@@ -187,7 +189,7 @@ def _settle_each(
     return Settlement(tuple(runs), tuple(skips), _owed(template, cursor, last))
 
 
-def _bounded(template: Template, first: int, last: int, now: int) -> tuple[int, list[Skip]]:
+def _bounded(template: ScheduleVersion, first: int, last: int, now: int) -> tuple[int, list[Skip]]:
     """Apply both bounds of `all`: nothing too old, and the newest `at_most`."""
     first, skips = _without_too_old(template, first, last, now)
     at_most = template.definition.misfire.at_most
@@ -200,7 +202,9 @@ def _bounded(template: Template, first: int, last: int, now: int) -> tuple[int, 
     return newest, skips
 
 
-def _without_too_old(template: Template, first: int, last: int, now: int) -> tuple[int, list[Skip]]:
+def _without_too_old(
+    template: ScheduleVersion, first: int, last: int, now: int
+) -> tuple[int, list[Skip]]:
     if not _is_too_old(template, first, now):
         return first, []
     older_us = template.definition.misfire.not_older_us
@@ -211,7 +215,7 @@ def _without_too_old(template: Template, first: int, last: int, now: int) -> tup
     return _following(template, old_last, last), [skip]
 
 
-def _is_too_old(template: Template, scheduled_for: int, now: int) -> bool:
+def _is_too_old(template: ScheduleVersion, scheduled_for: int, now: int) -> bool:
     """Say whether an occurrence is past `not_older`; within its grace none is."""
     policy = template.definition.misfire
     if policy.not_older_us is None:
@@ -220,7 +224,7 @@ def _is_too_old(template: Template, scheduled_for: int, now: int) -> bool:
     return age_us > max(policy.not_older_us, policy.grace_us)
 
 
-def _newest(template: Template, first: int, last: int, at_most: int) -> int:
+def _newest(template: ScheduleVersion, first: int, last: int, at_most: int) -> int:
     """Return the first of the newest `at_most` occurrences of a span."""
     newest = last
     for _ in range(at_most - 1):
@@ -231,7 +235,7 @@ def _newest(template: Template, first: int, last: int, at_most: int) -> int:
     return max(newest, first)
 
 
-def _run(template: Template, pending: Pending, now: int) -> PlannedRun:
+def _run(template: ScheduleVersion, pending: NextOccurrence, now: int) -> PlannedRun:
     grace_us = template.definition.misfire.grace_us
     is_missed = now - pending.due_at > grace_us
     return PlannedRun(
@@ -244,12 +248,12 @@ def _run(template: Template, pending: Pending, now: int) -> PlannedRun:
 
 
 def _skip(  # noqa: PLR0913, PLR0917 - the parts of a skip
-    template: Template, first: int, last: int, reason: SkipReason, into: RunId | None = None
+    template: ScheduleVersion, first: int, last: int, reason: SkipReason, into: RunId | None = None
 ) -> Skip:
     return Skip(first, last, count_between(template, first, last), reason, into)
 
 
-def count_between(template: Template, first: int, last: int) -> int | None:
+def count_between(template: ScheduleVersion, first: int, last: int) -> int | None:
     """Count the occurrences of a span, both ends included; None when there are too many to walk."""
     count = 0
     for _ in _walk(template, first, last):
@@ -259,21 +263,23 @@ def count_between(template: Template, first: int, last: int) -> int | None:
     return count
 
 
-def skip_span(template: Template, first: int, until: int, reason: SkipReason) -> tuple[Skip, ...]:
+def skip_span(
+    template: ScheduleVersion, first: int, until: int, reason: SkipReason
+) -> tuple[Skip, ...]:
     """Skip every occurrence from `first` up to an instant; nothing when there is none."""
     if first > until:
         return ()
     return (_skip(template, first, _last_until(template, first, until), reason),)
 
 
-def _walk(template: Template, first: int, last: int) -> Iterator[int]:
+def _walk(template: ScheduleVersion, first: int, last: int) -> Iterator[int]:
     cursor = first
     while cursor <= last:
         yield cursor
         cursor = _following(template, cursor, last)
 
 
-def _following(template: Template, occurrence: int, last: int) -> int:
+def _following(template: ScheduleVersion, occurrence: int, last: int) -> int:
     """Return the next occurrence of a span; an instant beyond its end when there is none."""
     if occurrence >= last:
         return last + 1
@@ -284,7 +290,7 @@ def _following(template: Template, occurrence: int, last: int) -> int:
     return last + 1 if found is None or found > last else found
 
 
-def _last_until(template: Template, first: int, instant: int) -> int:
+def _last_until(template: ScheduleVersion, first: int, instant: int) -> int:
     """Return the last occurrence of a span not after an instant; its first when unknown."""
     try:
         found = template.definition.timetable.last_until(instant)
@@ -293,10 +299,10 @@ def _last_until(template: Template, first: int, instant: int) -> int:
     return first if found is None else max(found, first)
 
 
-def _owed(template: Template, first: int, last: int) -> Owed | None:
+def _owed(template: ScheduleVersion, first: int, last: int) -> CatchUpRange | None:
     if first > last:
         return None
-    return Owed(
+    return CatchUpRange(
         schedule_id=template.schedule_id,
         first_for=first,
         last_for=last,
@@ -304,7 +310,7 @@ def _owed(template: Template, first: int, last: int) -> Owed | None:
     )
 
 
-def _with_next(template: Template, settlement: Settlement, after: int) -> Plan:
+def _with_next(template: ScheduleVersion, settlement: Settlement, after: int) -> Plan:
     """Put the timer to the first occurrence after what is settled; end it when there is none."""
     try:
         following = template.next_after(after)

@@ -53,7 +53,7 @@ class Rate(NamedTuple):
         return f"{self.times}/{duration_text(self.period_us)} burst {self.burst}"
 
 
-class Pace(NamedTuple):
+class RateState(NamedTuple):
     """What is remembered of a rate: three instants, 0 while nobody has come."""
 
     promised_at: int = 0
@@ -69,7 +69,7 @@ class Turn(NamedTuple):
 
     at: int
     """Now or earlier, if it begins."""
-    paces: tuple[Pace, ...]
+    paces: tuple[RateState, ...]
 
 
 def read_rate(field: str, value: object) -> Rate:
@@ -94,7 +94,7 @@ def read_rate(field: str, value: object) -> Rate:
     return Rate(number, period_us, burst)
 
 
-def take_turn(rates: Sequence[tuple[Rate, Pace]], given_at: int | None, now: int) -> Turn:
+def take_turn(rates: Sequence[tuple[Rate, RateState]], given_at: int | None, now: int) -> Turn:
     """Give a turn, at all of its rates, to one that comes; `given_at` was its turn if it had one.
 
     It begins if that is not later than now. In any while there begin no more than the burst and one
@@ -115,25 +115,25 @@ def take_turn(rates: Sequence[tuple[Rate, Pace]], given_at: int | None, now: int
     return Turn(at, tuple(pace._replace(again_at=at + rate.every_us) for rate, pace in rates))
 
 
-def spread_turns(rate: Rate | None, count: int, now: int) -> tuple[list[int], Pace]:
+def spread_turns(rate: Rate | None, count: int, now: int) -> tuple[list[int], RateState]:
     """Give turns anew to so many that wait, because the rate has changed or is none any more."""
     if rate is None:
-        return [now] * count, Pace()
+        return [now] * count, RateState()
     allowance_us = (rate.burst - 1) * rate.every_us
     at = [max(now, now + number * rate.every_us - allowance_us) for number in range(count)]
-    return at, Pace(promised_at=now + count * rate.every_us)
+    return at, RateState(promised_at=now + count * rate.every_us)
 
 
 def _earliest(rate: Rate, even_at: int, now: int, slack_us: int = 0) -> int:
     return max(now, even_at - (rate.burst - 1) * rate.every_us - slack_us)
 
 
-def _promised(rate: Rate, pace: Pace, now: int, *, is_begun: bool) -> Pace:
+def _promised(rate: Rate, pace: RateState, now: int, *, is_begun: bool) -> RateState:
     promised = pace._replace(promised_at=max(pace.promised_at, now) + rate.every_us)
     return _begun(rate, promised, now) if is_begun else promised
 
 
-def _begun(rate: Rate, pace: Pace, now: int) -> Pace:
+def _begun(rate: Rate, pace: RateState, now: int) -> RateState:
     return pace._replace(begun_at=max(pace.begun_at, now) + rate.every_us)
 
 
@@ -164,7 +164,7 @@ class LimitSource(StrEnum):
     CODE = "code"
 
 
-class Why(StrEnum):
+class LimitReason(StrEnum):
     """Why an attempt that is due was not begun."""
 
     CAP = "cap"
@@ -274,18 +274,18 @@ def capped_place(gate: str) -> str | None:
     return gate.removeprefix(_CAP) if gate.startswith(_CAP) else None
 
 
-def why_text(why: Why, which: str) -> str:
+def why_text(why: LimitReason, which: str) -> str:
     """Return the reason that a run's record gives for its waiting."""
     return f"{why} {which}"
 
 
-def why_of(reason: str | None) -> tuple[Why, str] | None:
+def why_of(reason: str | None) -> tuple[LimitReason, str] | None:
     """Return why a run waits, and for what; None if it is not because of a limit."""
     code, blank, which = (reason or "").partition(" ")
-    return (Why(code), which) if blank and code in tuple(Why) else None
+    return (LimitReason(code), which) if blank and code in tuple(LimitReason) else None
 
 
-def known_why(reason: str | None) -> tuple[Why, str]:
+def known_why(reason: str | None) -> tuple[LimitReason, str]:
     """Return why a run waits that waits because of a limit."""
     found = why_of(reason)
     assert found is not None, "it waits because of a limit"

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.enums import ScheduleStatus
-from duly.domain.runs import VerdictKind
+from duly.domain.runs import OccurrenceStatusKind
 from duly.domain.schedules import jitter_offset_us
 from duly.errors import UsageError
 from duly.timetable.combinators import zone_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from duly.domain.ids import RunId, ScheduleId
-    from duly.domain.runs import OccurrenceVerdict
+    from duly.domain.runs import OccurrenceStatus
     from duly.domain.schedules import Definition, ScheduleRecord
     from duly.domain.vitals import DefinitionRecord
 
@@ -33,7 +33,7 @@ MOVED_MAX_US = (DAY + 2 * HOUR) * SECOND_US
 _END_OF_TIME = 1 << 62
 
 
-class SlotKind(StrEnum):
+class ExpectedOccurrenceKind(StrEnum):
     """What became of an expected occurrence: exactly one of these."""
 
     PRESENT = "present"
@@ -75,7 +75,7 @@ class Expectation:
     """From when on all are there: later than was asked for where there are too many."""
 
 
-class Keeper(NamedTuple):
+class DispatcherPresence(NamedTuple):
     """A dispatcher that is alive, as far as a cause is drawn from it."""
 
     started_at: int
@@ -83,13 +83,13 @@ class Keeper(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class ExpectedOccurrence:
     """An expected occurrence, and what became of it."""
 
     schedule_id: ScheduleId
     scheduled_for: int
     due_at: int
-    kind: SlotKind
+    kind: ExpectedOccurrenceKind
     run_id: RunId | None = None
     reason: str | None = None
     """Why it was skipped, or is held."""
@@ -135,11 +135,11 @@ def expect(
 
 
 def judge_slot(
-    expected: Expected, verdict: OccurrenceVerdict, record: ScheduleRecord, now: int
-) -> Slot:
+    expected: Expected, verdict: OccurrenceStatus, record: ScheduleRecord, now: int
+) -> ExpectedOccurrence:
     """Say what became of an occurrence, by what the store has on record; its cause comes later."""
     kind, reason = _kind(expected, verdict, record, now)
-    return Slot(
+    return ExpectedOccurrence(
         schedule_id=record.id,
         scheduled_for=expected.scheduled_for,
         due_at=expected.due_at,
@@ -149,19 +149,21 @@ def judge_slot(
     )
 
 
-def cause_of(slot: Slot, verdict: OccurrenceVerdict, keepers: Sequence[Keeper]) -> Cause:
+def cause_of(
+    slot: ExpectedOccurrence, verdict: OccurrenceStatus, keepers: Sequence[DispatcherPresence]
+) -> Cause:
     """Say why an occurrence is missing: nobody keeps time, or nothing is recorded of it."""
-    if verdict.kind is not VerdictKind.PENDING:
+    if verdict.kind is not OccurrenceStatusKind.PENDING:
         return Cause.UNRECORDED
     if not keepers:
         return Cause.NO_DISPATCHER
     if all(one.is_holding for one in keepers):
         return Cause.DISPATCHER_HOLDING
-    assert slot.kind is SlotKind.MISSING, "only what is missing has a cause"
+    assert slot.kind is ExpectedOccurrenceKind.MISSING, "only what is missing has a cause"
     return Cause.DISPATCHER_BEHIND
 
 
-def was_kept(slot: Slot, keepers: Iterable[Keeper]) -> bool:
+def was_kept(slot: ExpectedOccurrence, keepers: Iterable[DispatcherPresence]) -> bool:
     """Say whether a dispatcher that is alive now was there when an occurrence fell due."""
     return any(one.started_at <= slot.due_at for one in keepers)
 
@@ -187,23 +189,23 @@ def neighbourhood(slot: Expected) -> tuple[int, int] | None:
 
 
 def _kind(
-    expected: Expected, verdict: OccurrenceVerdict, record: ScheduleRecord, now: int
-) -> tuple[SlotKind, str | None]:
-    if verdict.kind is not VerdictKind.PENDING:
+    expected: Expected, verdict: OccurrenceStatus, record: ScheduleRecord, now: int
+) -> tuple[ExpectedOccurrenceKind, str | None]:
+    if verdict.kind is not OccurrenceStatusKind.PENDING:
         return _KINDS[verdict.kind], None
     if record.status is not ScheduleStatus.ACTIVE:
-        return SlotKind.HELD, str(record.status)
+        return ExpectedOccurrenceKind.HELD, str(record.status)
     grace_us = max(expected.definition.misfire.grace_us, LATE_US)
     is_under_way = now - expected.due_at <= grace_us
-    return SlotKind.DUE if is_under_way else SlotKind.MISSING, None
+    return ExpectedOccurrenceKind.DUE if is_under_way else ExpectedOccurrenceKind.MISSING, None
 
 
 _KINDS = {
-    VerdictKind.RUN: SlotKind.PRESENT,
-    VerdictKind.SKIPPED: SlotKind.SKIPPED,
-    VerdictKind.OWED: SlotKind.OWED,
-    VerdictKind.UNKNOWN: SlotKind.UNKNOWN,
-    VerdictKind.MISSING: SlotKind.MISSING,
+    OccurrenceStatusKind.RUN: ExpectedOccurrenceKind.PRESENT,
+    OccurrenceStatusKind.SKIPPED: ExpectedOccurrenceKind.SKIPPED,
+    OccurrenceStatusKind.OWED: ExpectedOccurrenceKind.OWED,
+    OccurrenceStatusKind.UNKNOWN: ExpectedOccurrenceKind.UNKNOWN,
+    OccurrenceStatusKind.MISSING: ExpectedOccurrenceKind.MISSING,
 }
 
 

@@ -166,7 +166,7 @@ class Allowed:
         """Whether it names one address and no more."""
         return self.network is not None and self.network.num_addresses == 1
 
-    def covers(self, place: Place, usual: frozenset[int] = PORTS_DEFAULT) -> bool:
+    def covers(self, place: ConnectTarget, usual: frozenset[int] = PORTS_DEFAULT) -> bool:
         """Say whether it allows to connect there; without a port, to the usual ones."""
         is_port = place.port in usual if self.port is None else place.port == self.port
         if self.network is None:
@@ -175,7 +175,7 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConnectTarget:
     """Where a connection would go: an address, and the host that led to it."""
 
     host: str
@@ -266,10 +266,10 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def judge(
-    place: Place, allowed: tuple[Allowed, ...], usual: frozenset[int] = PORTS_DEFAULT
+    place: ConnectTarget, allowed: tuple[Allowed, ...], usual: frozenset[int] = PORTS_DEFAULT
 ) -> str | None:
     """Say what is wrong with connecting there; None when nothing is."""
-    place = Place(place.host, plain_address(place.ip), place.port)
+    place = ConnectTarget(place.host, plain_address(place.ip), place.port)
     covering = [one for one in allowed if one.covers(place, usual)]
     if place.ip in _METADATA:
         # A network that happens to hold one is no reason; nor is a name, which may lead anywhere.

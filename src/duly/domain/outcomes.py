@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from duly.domain.enums import AttemptState, Effects, RunState
-from duly.domain.runs import Reason, TaskPolicy, Tries
+from duly.domain.runs import AttemptCounts, Reason, TaskPolicy
 from duly.errors import UsageError, require_text
 from duly.timetable.instants import duration_microseconds
 
@@ -138,7 +138,7 @@ class CancelledEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenBack:
+class ReturnedToQueue:
     """Its worker can't go on with it: it stops, or does not know the task."""
 
     reason: Reason
@@ -147,12 +147,12 @@ class GivenBack:
 
 
 @dataclass(frozen=True, slots=True)
-class LostEnd:
+class WorkerLost:
     """Its worker is gone."""
 
 
 End: TypeAlias = (
-    Succeeded | Failed | TimedOut | GaveUp | Snoozed | CancelledEnd | GivenBack | LostEnd
+    Succeeded | Failed | TimedOut | GaveUp | Snoozed | CancelledEnd | ReturnedToQueue | WorkerLost
 )
 
 
@@ -169,7 +169,7 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class RetryLater:
     """The run waits that long, by the store's clock, for its next attempt."""
 
     delay_us: int
@@ -183,20 +183,20 @@ class Requeue:
 
 
 @dataclass(frozen=True, slots=True)
-class Die:
+class DeadLetter:
     """The run goes to the dead letters: a place, from which a person can bring it back."""
 
     reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
-class BeInDoubt:
+class MarkAmbiguous:
     """Nobody knows what the run did: it is not tried again by itself, and waits for a person."""
 
     reason: Reason
 
 
-Next: TypeAlias = Close | Wait | Requeue | Die | BeInDoubt
+Next: TypeAlias = Close | RetryLater | Requeue | DeadLetter | MarkAmbiguous
 
 
 @dataclass(slots=True, kw_only=True, unsafe_hash=True)
@@ -212,12 +212,12 @@ class Conclusion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempted:
+class AttemptFacts:
     """What a conclusion is drawn from besides the end: whose attempt, and its numbers."""
 
     run_id: RunId
     policy: TaskPolicy
-    tries: Tries
+    tries: AttemptCounts
     """With this attempt counted in: its own fence and number; `charged` as before it."""
     now: int
     has_begun_effects: bool = False
@@ -229,7 +229,7 @@ class Attempted:
         return self.has_begun_effects and self.policy.effects is Effects.UNSAFE
 
 
-def conclude(end: End, attempted: Attempted) -> Conclusion:
+def conclude(end: End, attempted: AttemptFacts) -> Conclusion:
     """Decide what becomes of a run after one attempt. Total.
 
     After an unsafe task's effects have begun only its code can say how it ended: by returning, or
@@ -242,7 +242,7 @@ def conclude(end: End, attempted: Attempted) -> Conclusion:
     ):
         return concluded
     reason = concluded.reason or Reason.ERROR
-    return replace(concluded, next=BeInDoubt(reason), is_charged=True)
+    return replace(concluded, next=MarkAmbiguous(reason), is_charged=True)
 
 
 def _has_spoken(end: End) -> bool:
@@ -253,15 +253,15 @@ def _has_spoken(end: End) -> bool:
 
 
 def _concluded(  # noqa: C901, PLR0911 - one case for each end
-    end: End, attempted: Attempted
+    end: End, attempted: AttemptFacts
 ) -> Conclusion:
     match end:
         case Succeeded():
             return success(end.result)
         case Snoozed():
             return _free(Reason.SNOOZED, _waiting(attempted, end.after_us), is_started=True)
-        case GivenBack():
-            back: Next = Wait(end.after_us) if end.after_us else Requeue()
+        case ReturnedToQueue():
+            back: Next = RetryLater(end.after_us) if end.after_us else Requeue()
             return _free(end.reason, back, is_started=end.is_started)
         case CancelledEnd():
             close = Close(RunState.CANCELLED, Reason.CANCELLED)
@@ -270,18 +270,18 @@ def _concluded(  # noqa: C901, PLR0911 - one case for each end
             close = Close(RunState.FAILED, end.reason)
             return _conclusion(AttemptState.FAILED, end.reason, end.error, close)
         case Failed() if not end.is_retryable:
-            return _conclusion(AttemptState.FAILED, end.reason, end.error, Die(end.reason))
+            return _conclusion(AttemptState.FAILED, end.reason, end.error, DeadLetter(end.reason))
         case Failed():
             after = _again(attempted, end.after_us)
             return _conclusion(AttemptState.FAILED, end.reason, end.error, after)
         case TimedOut(reason=Reason.RUN_TIMEOUT):
-            died = Die(Reason.RUN_TIMEOUT)
+            died = DeadLetter(Reason.RUN_TIMEOUT)
             return _conclusion(AttemptState.TIMED_OUT, end.reason, end.error, died)
         case TimedOut():
             return _conclusion(
                 AttemptState.TIMED_OUT, end.reason, end.error, _again(attempted, None)
             )
-        case LostEnd():
+        case WorkerLost():
             return _conclusion(AttemptState.LOST, Reason.LOST, None, _again(attempted, None))
         case _:
             assert_never(end)
@@ -291,7 +291,7 @@ def is_to_be_checked(conclusion: Conclusion) -> bool:
     """Say whether the result of a run is there to be checked: it has succeeded, or is in doubt."""
     after = conclusion.next
     is_success = isinstance(after, Close) and after.state is RunState.SUCCEEDED
-    return is_success or isinstance(after, BeInDoubt)
+    return is_success or isinstance(after, MarkAmbiguous)
 
 
 def success(result: str | None) -> Conclusion:
@@ -307,21 +307,21 @@ def not_begun(reason: Reason) -> Conclusion:
     return _free(reason, Requeue(), is_started=False)
 
 
-def _again(attempted: Attempted, after_us: int | None) -> Next:
+def _again(attempted: AttemptFacts, after_us: int | None) -> Next:
     """Try again if the budget and the run's own time allow it."""
     charged = attempted.tries.charged + 1
     retry = attempted.policy.retry
     if charged >= retry.attempts:
-        return Die(Reason.BUDGET)
+        return DeadLetter(Reason.BUDGET)
     delay_us = retry.delay_us(attempted.run_id, charged) if after_us is None else after_us
     return _waiting(attempted, delay_us, retry.spacing_us)
 
 
-def _waiting(attempted: Attempted, delay_us: int, spacing_us: int = 0) -> Next:
+def _waiting(attempted: AttemptFacts, delay_us: int, spacing_us: int = 0) -> Next:
     limit_us, begun_at = attempted.policy.run_timeout_us, attempted.tries.begun_at
     if limit_us is None or begun_at is None or attempted.now + delay_us < begun_at + limit_us:
-        return Wait(delay_us, spacing_us)
-    return Die(Reason.RUN_TIMEOUT)
+        return RetryLater(delay_us, spacing_us)
+    return DeadLetter(Reason.RUN_TIMEOUT)
 
 
 def _conclusion(

@@ -120,7 +120,7 @@ WAITING_MAX = 1_000
 """How many may wait at one gate; a longer row says that something is wrong, and is not fed."""
 
 
-class Coming(StrEnum):
+class GateEntryOutcome(StrEnum):
     """What becomes of the run that comes."""
 
     GOES = "goes"
@@ -138,10 +138,10 @@ class Gate(NamedTuple):
     waiting: int
 
 
-class Entry(NamedTuple):
+class GateEntry(NamedTuple):
     """What is decided about a run that comes, and about those that were there before."""
 
-    coming: Coming
+    coming: GateEntryOutcome
     reason: SkipReason | None = None
     """Why it is skipped."""
     closes_waiting: RunState | None = None
@@ -150,13 +150,13 @@ class Entry(NamedTuple):
     """Whether the open one is asked to stop; it keeps the gate until it has."""
 
 
-GOES = Entry(Coming.GOES)
-WAITS = Entry(Coming.WAITS)
+GOES = GateEntry(GateEntryOutcome.GOES)
+WAITS = GateEntry(GateEntryOutcome.WAITS)
 GATELESS = frozenset((Overlap.ALLOW, Overlap.SKIP))
 """Under these nobody ever waits, so that nothing need be kept of a gate."""
 
 
-def enter(policy: Overlap, gate: Gate) -> Entry:
+def enter(policy: Overlap, gate: Gate) -> GateEntry:
     """Decide about a run that comes to a gate."""
     if policy is Overlap.ALLOW or gate == (False, 0):
         return GOES
@@ -168,9 +168,11 @@ def enter(policy: Overlap, gate: Gate) -> Entry:
         case Overlap.QUEUE_ALL | Overlap.SERIALIZE:
             return WAITS if gate.waiting < WAITING_MAX else _skipped(SkipReason.OVERFLOW)
         case Overlap.COALESCE:
-            return Entry(Coming.WAITS, closes_waiting=RunState.COALESCED)
+            return GateEntry(GateEntryOutcome.WAITS, closes_waiting=RunState.COALESCED)
         case Overlap.REPLACE:
-            return Entry(Coming.WAITS, closes_waiting=RunState.REPLACED, stops_holder=True)
+            return GateEntry(
+                GateEntryOutcome.WAITS, closes_waiting=RunState.REPLACED, stops_holder=True
+            )
         case _:
             assert_never(policy)
 
@@ -202,8 +204,8 @@ def gate_of(
     return schedule_gate(schedule_id)
 
 
-def _skipped(reason: SkipReason) -> Entry:
-    return Entry(Coming.SKIPPED, reason)
+def _skipped(reason: SkipReason) -> GateEntry:
+    return GateEntry(GateEntryOutcome.SKIPPED, reason)
 
 
 ATTEMPTS_DEFAULT = 5

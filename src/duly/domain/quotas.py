@@ -33,7 +33,7 @@ from duly.timetable.instants import SECOND_US, from_microseconds, utc_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duly.domain.schedule_changes import Change
+    from duly.domain.schedule_changes import ScheduleChange
     from duly.domain.schedules import ScheduleRecord
 
 
@@ -255,7 +255,7 @@ OWNER_GONE = "its owner is gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoneRecord:
+class DepartedOwner:
     """An owner who is gone."""
 
     owner: str
@@ -267,9 +267,9 @@ class GoneRecord:
     """How many of their schedules fire all the same, or will again by themselves."""
 
 
-def gone_record(stored: Quota, active: int = 0) -> GoneRecord:
+def gone_record(stored: Quota, active: int = 0) -> DepartedOwner:
     """Return who is gone, from where it stands."""
-    return GoneRecord(
+    return DepartedOwner(
         owner=stored.key.scope.removeprefix(GONE),
         tenant=stored.key.tenant,
         gone_at=stored.updated_at,
@@ -283,7 +283,7 @@ def gone_reason(owner: str, why: str) -> str:
     return f"{OWNER_GONE}: {shown(owner)} ({why})"
 
 
-def decide_gone(record: ScheduleRecord, owner: str, reason: str) -> Change | None:
+def decide_gone(record: ScheduleRecord, owner: str, reason: str) -> ScheduleChange | None:
     """Pause what is an owner's and fires, or will again by itself; None for what is not, or rests.
 
     A pause until a date becomes one without end: else it would fire for nobody.

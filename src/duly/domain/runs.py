@@ -87,7 +87,7 @@ class Reason(StrEnum):
     """Its task's own check found what it was to do."""
 
 
-class Tries(NamedTuple):
+class AttemptCounts(NamedTuple):
     """How often a run was claimed, started and charged so far; carried from place to place."""
 
     fence: int = 0
@@ -168,7 +168,7 @@ def policy_under(policy: TaskPolicy, *, is_unsafe: object) -> TaskPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LateWord:
+class LateReport:
     """What a lost worker still said after its run was taken from it: evidence, no more."""
 
     state: AttemptState
@@ -199,7 +199,7 @@ class AttemptRecord:
     cancel_asked_at: int | None
     ended_at: int | None
     error: str | None
-    late: LateWord | None = None
+    late: LateReport | None = None
     effects_at: int | None = None
     """When it was first permitted to do what can't be taken back (R2)."""
 
@@ -261,7 +261,7 @@ MAKING_GOOD = frozenset((Origin.REPAIR, Origin.BACKFILL))
 """Origins of runs that go on with what an earlier run has left undone, if there was one."""
 
 
-def line_of(run_id: RunId, origin: Origin, root: RunId | None) -> RunId:
+def lineage_root_of(run_id: RunId, origin: Origin, root: RunId | None) -> RunId:
     """Return the first run of a run's line: all of it share effects, scope and idempotency key.
 
     A plain rerun is there to do everything again, so it begins a line of its own; whoever receives
@@ -296,7 +296,7 @@ class RunRecord:
     state: RunState
     state_reason: str | None
     finished_at: int | None
-    tries: Tries = Tries()  # noqa: RUF009 - an immutable value
+    tries: AttemptCounts = AttemptCounts()  # noqa: RUF009 - an immutable value
     """How often it was claimed, started and charged so far."""
     worker: int | None = None
     """Who holds it, or who finished it."""
@@ -315,7 +315,7 @@ class RunRecord:
     @property
     def line(self) -> RunId:
         """The first run of its line; its id is the idempotency key of them all (E7)."""
-        return line_of(self.id, self.origin, self.root)
+        return lineage_root_of(self.id, self.origin, self.root)
 
     into: RunId | None = None
     """The run that stands for it, if it was coalesced or replaced."""
@@ -337,7 +337,7 @@ class DelayedRecord:
     created_at: int
 
 
-class VerdictKind(StrEnum):
+class OccurrenceStatusKind(StrEnum):
     """What is known about an occurrence (M1: every one has exactly one of these)."""
 
     RUN = "run"
@@ -349,11 +349,11 @@ class VerdictKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class OccurrenceVerdict:
+class OccurrenceStatus:
     """What became of one expected occurrence of a schedule."""
 
     scheduled_for: int
-    kind: VerdictKind
+    kind: OccurrenceStatusKind
     run_id: RunId | None = None
     reason: SkipReason | None = None
 

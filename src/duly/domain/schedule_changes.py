@@ -16,9 +16,9 @@ from duly.domain.enums import Missed, ScheduleStatus, SkipReason
 from duly.domain.fire_planning import (
     NO_FURTHER,
     NOTHING,
+    ScheduleVersion,
     Settlement,
     Skip,
-    Template,
     owe,
     plan_late,
     skip_span,
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from duly.domain.ids import ScheduleId
-    from duly.domain.schedules import Definition, Pending, ScheduleRecord
+    from duly.domain.schedules import Definition, NextOccurrence, ScheduleRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ScheduleChange:
     """What an order makes of a schedule: the whole of its new state, and what it settles."""
 
     action: str
     """The verb of the audit entry: `schedule.paused`."""
     status: ScheduleStatus
-    pending: Pending | None
+    pending: NextOccurrence | None
     held_for: int | None = None
     before: int | None = None
     """Apply only while the store's clock shows less than this."""
@@ -58,9 +58,9 @@ class Change:
     status_before: ScheduleStatus | None = None
 
 
-def first_pending(schedule_id: ScheduleId, definition: Definition, now: int) -> Pending:
+def first_pending(schedule_id: ScheduleId, definition: Definition, now: int) -> NextOccurrence:
     """Return the first instant of a new schedule; refuse one that would never fire."""
-    found = Template(schedule_id, 1, definition).next_after(now)
+    found = ScheduleVersion(schedule_id, 1, definition).next_after(now)
     if found is None:
         problem = "has no occurrence in the future"
         remedy = "give a timetable that has one; to run something at once, enqueue it"
@@ -70,13 +70,13 @@ def first_pending(schedule_id: ScheduleId, definition: Definition, now: int) -> 
 
 def decide_pause(
     record: ScheduleRecord, *, reason: str | None, until: int | None, missed: Missed
-) -> Change:
+) -> ScheduleChange:
     """Pause: keep everything, hold the pending occurrence, fire nothing."""
     _refuse_deleted(record, "pause")
     if record.status is ScheduleStatus.ENDED:
         raise Conflict("schedule", record.name, "has ended", "edit its timetable to revive it")
     held = record.pending.scheduled_for if record.pending else record.held_for
-    return Change(
+    return ScheduleChange(
         action="schedule.paused",
         status=ScheduleStatus.PAUSED,
         pending=None,
@@ -87,7 +87,9 @@ def decide_pause(
     )
 
 
-def decide_resume(record: ScheduleRecord, now: int, missed: Missed, reason: str | None) -> Change:
+def decide_resume(
+    record: ScheduleRecord, now: int, missed: Missed, reason: str | None
+) -> ScheduleChange:
     """Resume: from now on, or by the misfire policy for what fell into the pause (M1)."""
     _refuse_deleted(record, "resume")
     if record.status is not ScheduleStatus.PAUSED:
@@ -98,7 +100,9 @@ def decide_resume(record: ScheduleRecord, now: int, missed: Missed, reason: str 
     if missed is Missed.MISFIRE and held_for is not None:
         held = template.pending(held_for)
         if now - held.due_at <= record.definition.misfire.grace_us:
-            return Change(action=action, status=ScheduleStatus.ACTIVE, pending=held, reason=reason)
+            return ScheduleChange(
+                action=action, status=ScheduleStatus.ACTIVE, pending=held, reason=reason
+            )
         plan = plan_late(template, held, now)
         return _going_on(action, plan.pending, plan.settlement, reason)
     skips = _skipped(template, held_for, now, SkipReason.PAUSED)
@@ -106,11 +110,11 @@ def decide_resume(record: ScheduleRecord, now: int, missed: Missed, reason: str 
     return _going_on(action, following, Settlement((), skips), reason)
 
 
-def decide_delete(record: ScheduleRecord, reason: str | None) -> Change:
+def decide_delete(record: ScheduleRecord, reason: str | None) -> ScheduleChange:
     """Delete: stop at once, remember for a while, give up what is owed."""
     if record.status is ScheduleStatus.DELETED:
         raise Conflict("schedule", record.name, "is already deleted", "restore it to use it again")
-    return Change(
+    return ScheduleChange(
         action="schedule.deleted",
         status=ScheduleStatus.DELETED,
         pending=None,
@@ -123,12 +127,12 @@ def decide_delete(record: ScheduleRecord, reason: str | None) -> Change:
     )
 
 
-def decide_restore(record: ScheduleRecord, now: int, reason: str | None) -> Change:
+def decide_restore(record: ScheduleRecord, now: int, reason: str | None) -> ScheduleChange:
     """Restore what was deleted, to what it was before; what fell in between is skipped."""
     if record.status is not ScheduleStatus.DELETED:
         raise Conflict("schedule", record.name, "is not deleted", "there is nothing to restore")
     if record.status_before is ScheduleStatus.ENDED:
-        return Change(
+        return ScheduleChange(
             action="schedule.restored",
             status=ScheduleStatus.ENDED,
             pending=None,
@@ -139,7 +143,7 @@ def decide_restore(record: ScheduleRecord, now: int, reason: str | None) -> Chan
     skips = _skipped(template, held_for, now, SkipReason.DELETED)
     following = _going_on_from(template, held_for, now)
     if record.status_before is ScheduleStatus.PAUSED and following is not None:
-        return Change(
+        return ScheduleChange(
             action="schedule.restored",
             status=ScheduleStatus.PAUSED,
             pending=None,
@@ -152,7 +156,7 @@ def decide_restore(record: ScheduleRecord, now: int, reason: str | None) -> Chan
     return _going_on("schedule.restored", following, Settlement((), skips), reason)
 
 
-def decide_skip_next(record: ScheduleRecord, reason: str | None) -> Change:
+def decide_skip_next(record: ScheduleRecord, reason: str | None) -> ScheduleChange:
     """Skip the one pending occurrence, on record, and go on with the one after it."""
     _refuse_deleted(record, "skip")
     if record.pending is None:
@@ -171,7 +175,7 @@ def decide_edit(  # noqa: PLR0913 - what to change, when, why, and what stays as
     reason: str | None,
     *,
     skipped: Collection[int] = (),
-) -> Change:
+) -> ScheduleChange:
     """Edit: the old definition keeps what it owed up to now, the new one begins after now (S4).
 
     Occurrences to come that a person has skipped stay skipped, if the new timetable has them too.
@@ -179,7 +183,7 @@ def decide_edit(  # noqa: PLR0913 - what to change, when, why, and what stays as
     _refuse_deleted(record, "edit")
     if _same_times(record.definition, definition) and record.status is not ScheduleStatus.ENDED:
         return _edit_keeping_times(record, definition, reason)
-    template = Template(record.id, record.version + 1, definition)
+    template = ScheduleVersion(record.id, record.version + 1, definition)
     following = template.next_after(max(now, record.last_for or now))
     while following is not None and following.scheduled_for in skipped:
         following = template.next_after(following.scheduled_for)
@@ -189,7 +193,7 @@ def decide_edit(  # noqa: PLR0913 - what to change, when, why, and what stays as
         raise UsageError("timetable", definition.timetable.describe(), problem, remedy)
     old = _template(record)
     if record.status is ScheduleStatus.PAUSED:
-        return Change(
+        return ScheduleChange(
             action="schedule.edited",
             status=ScheduleStatus.PAUSED,
             pending=None,
@@ -210,7 +214,7 @@ def decide_edit(  # noqa: PLR0913 - what to change, when, why, and what stays as
         before = _next_at(old, first, now)
     elif record.pending is not None:
         before = record.pending.scheduled_for
-    return Change(
+    return ScheduleChange(
         action="schedule.edited",
         status=ScheduleStatus.ACTIVE,
         pending=following,
@@ -223,7 +227,7 @@ def decide_edit(  # noqa: PLR0913 - what to change, when, why, and what stays as
 
 def decide_retime(
     record: ScheduleRecord, now: int, reason: str, settled_through: int | None = None
-) -> Change | None:
+) -> ScheduleChange | None:
     """Recompute the pending instant from intent, under newer time-zone rules (T3); None if same.
 
     The pending occurrence keeps its place: it becomes the one that is nearest to it under the new
@@ -241,7 +245,7 @@ def decide_retime(
     if following == pending:
         return None
     status = ScheduleStatus.ACTIVE if following else ScheduleStatus.ENDED
-    return Change(
+    return ScheduleChange(
         action="schedule.retimed",
         status=status,
         pending=following,
@@ -250,7 +254,7 @@ def decide_retime(
     )
 
 
-def _nearest(template: Template, instant: int, floor: int) -> Pending | None:
+def _nearest(template: ScheduleVersion, instant: int, floor: int) -> NextOccurrence | None:
     """Return the occurrence nearest to an instant among those later than a floor."""
     timetable = template.definition.timetable
     earlier, later = timetable.last_until(instant), timetable.first_from(instant)
@@ -262,11 +266,11 @@ def _nearest(template: Template, instant: int, floor: int) -> Pending | None:
 
 def _edit_keeping_times(
     record: ScheduleRecord, definition: Definition, reason: str | None
-) -> Change:
+) -> ScheduleChange:
     """Change what is run and how, and keep the pending occurrence; a new jitter moves its due."""
-    template = Template(record.id, record.version + 1, definition)
+    template = ScheduleVersion(record.id, record.version + 1, definition)
     is_paused = record.status is ScheduleStatus.PAUSED
-    return Change(
+    return ScheduleChange(
         action="schedule.edited",
         status=record.status,
         pending=template.pending(record.pending.scheduled_for) if record.pending else None,
@@ -283,11 +287,11 @@ def _same_times(old: Definition, new: Definition) -> bool:
 
 
 def _going_on(
-    action: str, following: Pending | None, settlement: Settlement, reason: str | None
-) -> Change:
+    action: str, following: NextOccurrence | None, settlement: Settlement, reason: str | None
+) -> ScheduleChange:
     """Return to active with a next instant, or end for want of one."""
     status = ScheduleStatus.ACTIVE if following else ScheduleStatus.ENDED
-    return Change(
+    return ScheduleChange(
         action=action,
         status=status,
         pending=following,
@@ -296,7 +300,7 @@ def _going_on(
     )
 
 
-def _held_for(template: Template, record: ScheduleRecord) -> int | None:
+def _held_for(template: ScheduleVersion, record: ScheduleRecord) -> int | None:
     """Return what is held, where it is by the time-zone rules in force now (T3)."""
     if record.held_for is None:
         return None
@@ -304,7 +308,7 @@ def _held_for(template: Template, record: ScheduleRecord) -> int | None:
     return None if nearest is None else nearest.scheduled_for
 
 
-def _next_at(template: Template, held_for: int | None, now: int) -> int | None:
+def _next_at(template: ScheduleVersion, held_for: int | None, now: int) -> int | None:
     """Return the first occurrence after now that belongs to what was pending or held."""
     if held_for is None:
         return None
@@ -315,7 +319,9 @@ def _next_at(template: Template, held_for: int | None, now: int) -> int | None:
     return None if found is None else found.scheduled_for
 
 
-def _going_on_from(template: Template, held_for: int | None, now: int) -> Pending | None:
+def _going_on_from(
+    template: ScheduleVersion, held_for: int | None, now: int
+) -> NextOccurrence | None:
     """Return the first occurrence after now, and never one before what was held.
 
     What lies between is settled: a person skipped it, or it was run before a clock went back.
@@ -324,13 +330,13 @@ def _going_on_from(template: Template, held_for: int | None, now: int) -> Pendin
 
 
 def _skipped(
-    template: Template, held_for: int | None, now: int, reason: SkipReason
+    template: ScheduleVersion, held_for: int | None, now: int, reason: SkipReason
 ) -> tuple[Skip, ...]:
     return () if held_for is None else skip_span(template, held_for, now, reason)
 
 
-def _template(record: ScheduleRecord) -> Template:
-    return Template(record.id, record.definition_number, record.definition)
+def _template(record: ScheduleRecord) -> ScheduleVersion:
+    return ScheduleVersion(record.id, record.definition_number, record.definition)
 
 
 def _refuse_deleted(record: ScheduleRecord, verb: str) -> None:

@@ -131,7 +131,7 @@ def jitter_offset_us(schedule: ScheduleId, jitter_us: int) -> int:
     )
 
 
-class Pending(NamedTuple):
+class NextOccurrence(NamedTuple):
     """The one next instant of a schedule: its nominal time, and when it falls due after jitter."""
 
     scheduled_for: int
@@ -155,7 +155,7 @@ class ScheduleRecord:
     """The version that made the definition in force; a run refers to it."""
     definition: Definition
     shard: int
-    pending: Pending | None
+    pending: NextOccurrence | None
     held_for: int | None
     """While paused or deleted: the occurrence that was pending; resuming begins there."""
     last_for: int | None
@@ -181,7 +181,7 @@ class ScheduleRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owed:
+class CatchUpRange:
     """A range of occurrences that are still to be made or skipped, under one definition (F8)."""
 
     schedule_id: ScheduleId

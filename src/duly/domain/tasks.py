@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from duly.domain.effects import Permitted
+    from duly.domain.effects import EffectPermission
     from duly.domain.outbound_urls import WebAddress
     from duly.domain.runs import Progress
-    from duly.domain.verification import ScopeReport
+    from duly.domain.verification import ItemReport
 
 
-class Transacting:
+class TransactionalRun:
     """A transaction that ends its run when it commits, while its code is still to say with what."""
 
     def __init__(self, transaction: object) -> None:
@@ -38,7 +38,7 @@ class Transacting:
         """What the run gives, as JSON text."""
 
 
-class Live(Protocol):
+class RunContext(Protocol):
     """What a run can do while it is being executed; may be called from any thread."""
 
     @property
@@ -58,7 +58,7 @@ class Live(Protocol):
         """Return the last checkpoint of the run, by whichever attempt."""
         ...
 
-    def begin_effect(self, key: str | None) -> Permitted:
+    def begin_effect(self, key: str | None) -> EffectPermission:
         """Ask for permission to do what can't be taken back; durable before this returns."""
         ...
 
@@ -69,11 +69,11 @@ class Live(Protocol):
         """
         ...
 
-    def transact(self, limit_us: int) -> AbstractContextManager[Transacting]:
+    def transact(self, limit_us: int) -> AbstractContextManager[TransactionalRun]:
         """Lend a transaction whose commit is also the run's success (E4)."""
         ...
 
-    def note_scope(self, report: ScopeReport) -> None:
+    def note_scope(self, report: ItemReport) -> None:
         """Say what is expected, or which items are done; stored soon, and with the end."""
         ...
 

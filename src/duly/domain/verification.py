@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.enums import Finding, Lane, Origin, RunState
 from duly.domain.ids import identity_text, ordered_run_id
-from duly.domain.runs import VerdictKind
+from duly.domain.runs import OccurrenceStatusKind
 from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def check_of(record: RunRecord, nonce: int) -> CheckRun:
     )
 
 
-class Standing(StrEnum):
+class ProofStatus(StrEnum):
     """How sure one can be of an occurrence."""
 
     PROVEN = "proven"
@@ -118,63 +118,66 @@ class Standing(StrEnum):
     """It is so long ago that its record is gone."""
 
 
-class Line(NamedTuple):
+class OccurrenceEvidence(NamedTuple):
     """All that is known of an occurrence: the states of its runs, and what they brought about."""
 
-    verdict: VerdictKind
+    verdict: OccurrenceStatusKind
     states: tuple[RunState, ...]
     """Of its run and of those that repeat it, the first one first."""
     finding: Finding | None
     """What the last check found."""
-    scope: Scope
+    scope: ItemScope
 
 
 _UNFINISHED = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
 
 
-def judge(line: Line) -> tuple[Standing, str]:
+def judge(line: OccurrenceEvidence) -> tuple[ProofStatus, str]:
     """Say how an occurrence stands, and why. Total."""
     if not line.states:
         return _without_run(line.verdict)
     if RunState.AMBIGUOUS in line.states:
-        return Standing.AMBIGUOUS, "nobody knows what a run of it did: see the inbox"
+        return ProofStatus.AMBIGUOUS, "nobody knows what a run of it did: see the inbox"
     if _UNFINISHED & {*line.states}:
-        return Standing.UNFINISHED, "a run of it is still to end"
+        return ProofStatus.UNFINISHED, "a run of it is still to end"
     successes = line.states.count(RunState.SUCCEEDED)
     if not successes:
-        return Standing.FAILED, f"its run is {line.states[-1]}"
+        return ProofStatus.FAILED, f"its run is {line.states[-1]}"
     return _by_result(line, successes)
 
 
-def _without_run(verdict: VerdictKind) -> tuple[Standing, str]:
+def _without_run(verdict: OccurrenceStatusKind) -> tuple[ProofStatus, str]:
     match verdict:
-        case VerdictKind.UNKNOWN:
-            return Standing.UNKNOWN, "its record has been removed"
-        case VerdictKind.SKIPPED:
-            return Standing.NOT_RUN, "it was skipped"
-        case VerdictKind.PENDING | VerdictKind.OWED:
-            return Standing.UNFINISHED, "its run is not made yet"
+        case OccurrenceStatusKind.UNKNOWN:
+            return ProofStatus.UNKNOWN, "its record has been removed"
+        case OccurrenceStatusKind.SKIPPED:
+            return ProofStatus.NOT_RUN, "it was skipped"
+        case OccurrenceStatusKind.PENDING | OccurrenceStatusKind.OWED:
+            return ProofStatus.UNFINISHED, "its run is not made yet"
         case _:
-            return Standing.NOT_RUN, "there is no run of it, and there should be"
+            return ProofStatus.NOT_RUN, "there is no run of it, and there should be"
 
 
-def _by_result(line: Line, successes: int) -> tuple[Standing, str]:
+def _by_result(line: OccurrenceEvidence, successes: int) -> tuple[ProofStatus, str]:
     scope = line.scope
     if scope.repeated:
-        return Standing.REFUTED, f"{scope.repeated:,} items were done more than once"
+        return ProofStatus.REFUTED, f"{scope.repeated:,} items were done more than once"
     if scope.expected is not None and scope.done != scope.expected:
         told = f"{scope.done:,} of {scope.expected:,} items are done"
-        return Standing.REFUTED, told
+        return ProofStatus.REFUTED, told
     if line.finding in (Finding.ABSENT, Finding.PARTIAL):
-        return Standing.REFUTED, f"its check found the result {line.finding}"
+        return ProofStatus.REFUTED, f"its check found the result {line.finding}"
     counted = scope.expected is not None
     if line.finding is Finding.PRESENT:
         also = f", and all {scope.expected:,} items are done, each once" if counted else ""
-        return Standing.PROVEN, f"its check found the result in place{also}"
+        return ProofStatus.PROVEN, f"its check found the result in place{also}"
     if counted:
-        return Standing.PROVEN, f"all {scope.expected:,} items are done, each once"
+        return ProofStatus.PROVEN, f"all {scope.expected:,} items are done, each once"
     often = "" if successes == 1 else f" {successes} times"
-    return Standing.UNVERIFIED, f"it has succeeded{often}, and nothing says what it brought about"
+    return (
+        ProofStatus.UNVERIFIED,
+        f"it has succeeded{often}, and nothing says what it brought about",
+    )
 
 
 ITEM_LENGTH_MAX = 200
@@ -185,7 +188,7 @@ MISSING_SHOWN_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScopeReport:
+class ItemReport:
     """What an attempt says about its scope since the last time."""
 
     expected: int | None = None
@@ -195,10 +198,10 @@ class ScopeReport:
     done: tuple[str, ...] = ()
 
 
-NOTHING = ScopeReport()
+NOTHING = ItemReport()
 
 
-class Scope(NamedTuple):
+class ItemScope(NamedTuple):
     """What is known of a run's scope."""
 
     expected: int | None = None
@@ -247,14 +250,14 @@ def read_items(field: str, items: Iterable[object]) -> tuple[str, ...]:
     return found  # type: ignore[return-value]  # just checked
 
 
-def read_expected(expected: object) -> ScopeReport:
+def read_expected(expected: object) -> ItemReport:
     """Read what a task expects to do: a number, or the names of its items."""
     if isinstance(expected, int) and not isinstance(expected, bool):
         if not 0 <= expected <= EXPECTED_MAX:
             raise UsageError("expected", expected, "is not a count", "give 0 or more")
-        return ScopeReport(expected=expected)
+        return ItemReport(expected=expected)
     if isinstance(expected, str) or not isinstance(expected, Iterable):
         remedy = "give how many items there are, or their names"
         raise UsageError("expected", expected, "is neither a number nor names", remedy)
     names = tuple(dict.fromkeys(read_items("expected", expected)))
-    return ScopeReport(expected=len(names), names=names)
+    return ItemReport(expected=len(names), names=names)

@@ -80,7 +80,7 @@ class FailureKind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class VitalsWindow:
     """What the newest runs tell, all together."""
 
     runs: int
@@ -109,7 +109,9 @@ class Window:
         return None if not self.attempts else self.useful / self.attempts
 
 
-def look_at(runs: Sequence[RunVital], is_checked: Callable[[str], bool], now: int) -> Window:
+def summarize_runs(
+    runs: Sequence[RunVital], is_checked: Callable[[str], bool], now: int
+) -> VitalsWindow:
     """Look at runs, newest first; `is_checked` says whether a task has a check."""
     own = [run for run in runs if run.origin is not Origin.VERIFY]
     live = [run for run in own if run.lane is Lane.LIVE]
@@ -119,7 +121,7 @@ def look_at(runs: Sequence[RunVital], is_checked: Callable[[str], bool], now: in
     told = shown[:FAILURES_SHOWN_MAX]
     started = [at - run.due_at for run in live if (at := _started_at(run, now)) is not None]
     ended = [at - run.due_at for run, at in useful if at is not None and run.lane is Lane.LIVE]
-    return Window(
+    return VitalsWindow(
         runs=len(own),
         since=min((run.due_at for run in own), default=None),
         fired=lateness(run.fired_at - run.due_at for run in live if run.fired_at is not None),
@@ -506,7 +508,7 @@ class Signs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class VitalsInput:
     """What was read about a schedule, for its signs to be seen."""
 
     runs: Sequence[RunVital]
@@ -517,7 +519,7 @@ class Known:
     now: int
 
 
-def signs_of(record: ScheduleRecord, known: Known) -> Signs:
+def signs_of(record: ScheduleRecord, known: VitalsInput) -> Signs:
     """Return the signs of a schedule."""
     return Signs(
         record=record,
@@ -547,7 +549,7 @@ def _trigger(record: ScheduleRecord, now: int) -> TriggerSigns:
     )
 
 
-def _completion(record: ScheduleRecord, known: Known) -> CompletionSigns:
+def _completion(record: ScheduleRecord, known: VitalsInput) -> CompletionSigns:
     now, timetable = known.now, record.definition.timetable
     useful = known.ends.verified if known.is_checked else known.ends.success
     cadence_us = cadence_of(timetable, now)

@@ -22,7 +22,7 @@ from duly.errors import NoSecret, UsageError
 from duly.timetable.instants import SECOND_US, duration_microseconds, from_microseconds, iso_utc
 
 if TYPE_CHECKING:
-    from duly.domain.runs import RunRecord, Tries
+    from duly.domain.runs import AttemptCounts, RunRecord
 
 TIMEOUT_DEFAULT = "30s"
 TIMEOUT_MAX_US = 600 * SECOND_US
@@ -145,7 +145,7 @@ def _read_limit(field: str, given: object) -> int:
     return given
 
 
-def compose(record: RunRecord, tries: Tries, arguments: Mapping[str, Any]) -> bytes:
+def compose(record: RunRecord, tries: AttemptCounts, arguments: Mapping[str, Any]) -> bytes:
     """Write the body of a webhook: what it is about, and which attempt of which run it is."""
     scheduled_for = iso_utc(from_microseconds(record.scheduled_for))
     message = {
@@ -165,7 +165,7 @@ def compose(record: RunRecord, tries: Tries, arguments: Mapping[str, Any]) -> by
 
 
 def signed_headers(
-    record: RunRecord, tries: Tries, sent_at: int, signing: tuple[bytes, tuple[bytes, ...]]
+    record: RunRecord, tries: AttemptCounts, sent_at: int, signing: tuple[bytes, tuple[bytes, ...]]
 ) -> dict[str, str]:
     """Return the headers that identify and sign a body with each of the keys."""
     return {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from duly.domain.enums import AttemptState, Lane, Origin, RunState
 from duly.domain.ids import identity_text
-from duly.domain.outcomes import BeInDoubt, Close, Die, Requeue, Wait
+from duly.domain.outcomes import Close, DeadLetter, MarkAmbiguous, Requeue, RetryLater
 from duly.domain.runs import attempt_name
 from duly.store.ports.dispatch import FireOnTime, FirePlanned
 from duly.telemetry.tracing import SpanFacts
@@ -14,9 +14,9 @@ from duly.telemetry.tracing import SpanFacts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from duly.domain.fire_planning import PlannedRun, Template
+    from duly.domain.fire_planning import PlannedRun, ScheduleVersion
     from duly.domain.outcomes import Conclusion, Next
-    from duly.engine.dispatcher.timer_wheel import Entry
+    from duly.engine.dispatcher.timer_wheel import LoadedTimer
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.execution import ClaimedRun, LostClaim
 
@@ -25,7 +25,7 @@ TOLD_BY_NOBODY = frozenset((Origin.BACKFILL, Origin.RERUN, Origin.REPAIR, Origin
 _WRONG = frozenset((AttemptState.FAILED, AttemptState.TIMED_OUT, AttemptState.LOST))
 
 
-def fire_spans(entries: Iterable[Entry], now: int, member: int) -> Iterator[SpanFacts]:
+def fire_spans(entries: Iterable[LoadedTimer], now: int, member: int) -> Iterator[SpanFacts]:
     """Return what is told of timers that have fired: a span for each run."""
     for entry in entries:
         fire, template = entry.fire, entry.template
@@ -43,7 +43,7 @@ def fire_spans(entries: Iterable[Entry], now: int, member: int) -> Iterator[Span
 
 
 def made_spans(
-    runs: Iterable[PlannedRun], template: Template | None, member: int
+    runs: Iterable[PlannedRun], template: ScheduleVersion | None, member: int
 ) -> Iterator[SpanFacts]:
     """Return what is told of runs that were made late, in catch-up, or for a backfill."""
     for run in runs:
@@ -51,7 +51,9 @@ def made_spans(
         yield _first(run.run_id, template, {**about, "duly.dispatcher": member})
 
 
-def _first(run_id: bytes, template: Template | None, about: dict[str, str | int]) -> SpanFacts:
+def _first(
+    run_id: bytes, template: ScheduleVersion | None, about: dict[str, str | int]
+) -> SpanFacts:
     links: tuple[bytes, ...] = ()
     name = "fire"
     if template is not None:
@@ -144,13 +146,13 @@ def place_after(following: Next) -> str:
     match following:
         case Close(state=state):
             return str(state)
-        case Wait():
+        case RetryLater():
             return str(RunState.RETRYING)
         case Requeue():
             return str(RunState.QUEUED)
-        case Die():
+        case DeadLetter():
             return str(RunState.DEAD)
-        case BeInDoubt():
+        case MarkAmbiguous():
             return str(RunState.AMBIGUOUS)
         case _:
             assert_never(following)

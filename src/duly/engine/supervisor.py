@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duly.engine.executors.child_process import status_words
-from duly.engine.executors.process_lifetime import Listening, lifeline_variables
+from duly.engine.executors.process_lifetime import ProcessPipe, lifeline_variables
 from duly.telemetry import (
     NullTelemetry,
     WorkerProcessCrashed,
@@ -136,7 +136,7 @@ class Supervisor:
                 os.close(descriptor)
 
     def _start(self, place: _Place, now: int) -> None:
-        words = Listening()
+        words = ProcessPipe()
         try:
             popen = self._launch(words)
         except OSError:
@@ -148,7 +148,7 @@ class Supervisor:
         threading.Thread(target=self._wait_for, args=(popen,), daemon=True).start()
         self._telemetry.emit(WorkerProcessStarted(member=0, process=popen.pid))
 
-    def _launch(self, words: Listening) -> subprocess.Popen[bytes]:
+    def _launch(self, words: ProcessPipe) -> subprocess.Popen[bytes]:
         variables = lifeline_variables(self._lifeline, words.there)
         return subprocess.Popen(  # noqa: S603 - our own program
             self._argv,
@@ -181,7 +181,7 @@ class Supervisor:
                 popen.kill()
 
     def _note_end(
-        self, place: _Place, popen: subprocess.Popen[bytes], words: Listening, now: int
+        self, place: _Place, popen: subprocess.Popen[bytes], words: ProcessPipe, now: int
     ) -> None:
         said, process = words.over_status, popen.pid
         status = popen.returncode if said is None else said
@@ -241,7 +241,7 @@ class _Place:
     """Where one worker process is kept going."""
 
     popen: subprocess.Popen[bytes] | None = None
-    words: Listening | None = None
+    words: ProcessPipe | None = None
     kill_at: int | None = None
     started_at: int = 0
     start_at: int = 0

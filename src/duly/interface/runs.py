@@ -173,7 +173,7 @@ class NoTerms(Asked, frozen=True, kw_only=True):
     """An order that says no more than its path."""
 
 
-class Because(Asked, frozen=True, kw_only=True):
+class ReasonBody(Asked, frozen=True, kw_only=True):
     """An order that needs no more than a reason, and not even that."""
 
     reason: Reason | None = None

@@ -13,7 +13,7 @@ from duly.interface.backfills import (
     ResumeFrom,
     ThrottleBackfill,
 )
-from duly.interface.runs import Because
+from duly.interface.runs import ReasonBody
 from duly.interface.shapes import Page
 from duly.remote.operation import look, order
 from duly.remote.transport import said
@@ -76,15 +76,15 @@ class Backfills:
 
     def pause(self, backfill: UUID | str, *, reason: str | None = None) -> Backfill:
         """Make no more runs until it is resumed."""
-        return self._asking.ask(PAUSE_BACKFILL, backfill, body=said(Because, reason=reason))
+        return self._asking.ask(PAUSE_BACKFILL, backfill, body=said(ReasonBody, reason=reason))
 
     def resume(self, backfill: UUID | str, *, reason: str | None = None) -> Backfill:
         """Go on where it stands."""
-        return self._asking.ask(RESUME_BACKFILL, backfill, body=said(Because, reason=reason))
+        return self._asking.ask(RESUME_BACKFILL, backfill, body=said(ReasonBody, reason=reason))
 
     def cancel(self, backfill: UUID | str, *, reason: str | None = None) -> Backfill:
         """Make no more runs, for good."""
-        return self._asking.ask(CANCEL_BACKFILL, backfill, body=said(Because, reason=reason))
+        return self._asking.ask(CANCEL_BACKFILL, backfill, body=said(ReasonBody, reason=reason))
 
     def throttle(
         self,

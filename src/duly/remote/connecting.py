@@ -32,7 +32,7 @@ from duly.remote.owners import Owners
 from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs
 from duly.remote.schedules import Schedules
 from duly.remote.selections import ScheduleSelections, Selections
-from duly.remote.transport import Asking, Exchange, Patience, said
+from duly.remote.transport import Asking, Exchange, RetryPolicy, said
 from duly.remote.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from uuid import UUID
 
-    from duly.entropy import Draws
+    from duly.entropy import RandomSource
     from duly.interface.delayed import DelayedRun
     from duly.interface.members import Member
     from duly.remote.transport import Delay, Instant
@@ -200,10 +200,10 @@ def connect(  # noqa: PLR0913 - each has a default that is right for most
     *,
     token: str | None = None,
     tenant: str | None = None,
-    patience: Patience | None = None,
+    patience: RetryPolicy | None = None,
     tls: ssl.SSLContext | None = None,
     allow_plain: bool = False,
-    draws: Draws | None = None,
+    draws: RandomSource | None = None,
     rest: Callable[[float], object] | None = None,
 ) -> Remote:
     """Return a server of the API, as `duly.App` is for a store.
@@ -214,5 +214,5 @@ def connect(  # noqa: PLR0913 - each has a default that is right for most
     """
     address = read_address(url, allow_plain=allow_plain)
     drawn = draws or SystemDraws()
-    exchange = Exchange(address, patience or Patience(), drawn, rest=rest, tls=tls)
+    exchange = Exchange(address, patience or RetryPolicy(), drawn, rest=rest, tls=tls)
     return Remote(Asking(exchange, find_token(address, token), tenant, drawn))

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from duly.interface.inbox import Check, Effect, InboxItem, InboxQuery, Scope
-from duly.interface.runs import Because, Justified, ReconcileRun, RerunRun, ResumeRun, RetryRun, Run
+from duly.interface.runs import (
+    Justified,
+    ReasonBody,
+    ReconcileRun,
+    RerunRun,
+    ResumeRun,
+    RetryRun,
+    Run,
+)
 from duly.interface.shapes import Page
 from duly.interface.tasks import Task
 from duly.remote.operation import look, order
@@ -146,7 +154,7 @@ class Inbox:
 
     def allow_retries(self, task: str, *, reason: str | None = None) -> Task:
         """Try a task again by itself, as its policy says."""
-        return self._asking.ask(ALLOW_RETRIES, task, body=said(Because, reason=reason))
+        return self._asking.ask(ALLOW_RETRIES, task, body=said(ReasonBody, reason=reason))
 
     def block_reruns(self, task: str, *, reason: str) -> Task:
         """Let nobody run once more what a task has done."""
@@ -154,4 +162,4 @@ class Inbox:
 
     def allow_reruns(self, task: str, *, reason: str | None = None) -> Task:
         """Let runs of a task be run once more."""
-        return self._asking.ask(ALLOW_RERUNS, task, body=said(Because, reason=reason))
+        return self._asking.ask(ALLOW_RERUNS, task, body=said(ReasonBody, reason=reason))

@@ -18,7 +18,7 @@ from duly.interface.limits import (
 )
 from duly.interface.members import Member, QuarantinedHost, QuarantineWorker, ReleaseWorker
 from duly.interface.queues import Queue
-from duly.interface.runs import Because, Justified
+from duly.interface.runs import Justified, ReasonBody
 from duly.interface.shapes import Page
 from duly.remote.operation import DELETE, PUT, look, order
 from duly.remote.transport import said
@@ -77,11 +77,11 @@ class Queues:
 
     def pause(self, name: str, *, reason: str | None = None) -> Queue:
         """Hand out nothing from a queue, until it is resumed."""
-        return self._asking.ask(PAUSE_QUEUE, name, body=said(Because, reason=reason))
+        return self._asking.ask(PAUSE_QUEUE, name, body=said(ReasonBody, reason=reason))
 
     def resume(self, name: str, *, reason: str | None = None) -> Queue:
         """Hand out from a queue again."""
-        return self._asking.ask(RESUME_QUEUE, name, body=said(Because, reason=reason))
+        return self._asking.ask(RESUME_QUEUE, name, body=said(ReasonBody, reason=reason))
 
 
 class Limits:
@@ -132,7 +132,7 @@ class Breakers:
 
     def reset(self, destination: str, *, reason: str | None = None) -> Breaker:
         """Close a breaker: whatever waits for its destination goes on."""
-        return self._asking.ask(RESET_BREAKER, destination, body=said(Because, reason=reason))
+        return self._asking.ask(RESET_BREAKER, destination, body=said(ReasonBody, reason=reason))
 
 
 class Quotas:
@@ -214,4 +214,4 @@ class Tokens:
 
     def revoke(self, reference: UUID | str, *, reason: str | None = None) -> Token:
         """End a token for good, and the sessions that were begun with it."""
-        return self._asking.ask(REVOKE_TOKEN, reference, query=said(Because, reason=reason))
+        return self._asking.ask(REVOKE_TOKEN, reference, query=said(ReasonBody, reason=reason))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.interface.owners import GoneOwner
-from duly.interface.runs import Because, Justified
+from duly.interface.runs import Justified, ReasonBody
 from duly.interface.shapes import Page
 from duly.remote.operation import look, order
 from duly.remote.transport import said
@@ -35,4 +35,4 @@ class Owners:
 
     def back(self, owner: str, *, reason: str | None = None) -> GoneOwner:
         """Say that an owner is back."""
-        return self._asking.ask(BACK, owner, body=said(Because, reason=reason))
+        return self._asking.ask(BACK, owner, body=said(ReasonBody, reason=reason))

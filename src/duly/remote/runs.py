@@ -8,11 +8,11 @@ from uuid import UUID
 from duly.interface.attempts import Attempt, AttemptQuery, Line, LineQuery, Step, StepQuery
 from duly.interface.delayed import DelayedRun, Move
 from duly.interface.runs import (
-    Because,
     EditRun,
     EnqueuedRun,
     Explanation,
     Justified,
+    ReasonBody,
     RetryRun,
     Run,
     RunQuery,
@@ -116,7 +116,7 @@ class Runs:
 
     def cancel(self, run: Reference, *, reason: str | None = None) -> Run:
         """Stop a run: at once where nobody runs it, by asking where somebody does."""
-        return self._asking.ask(CANCEL, run, body=said(Because, reason=reason))
+        return self._asking.ask(CANCEL, run, body=said(ReasonBody, reason=reason))
 
     def retry(self, run: Reference, *, reason: str | None = None) -> Run:
         """Try again a run that is dead or waits; one in doubt is `inbox`'s."""
@@ -163,4 +163,4 @@ class Delayed:
 
     def cancel(self, key_or_id: Reference, *, reason: str | None = None) -> Run:
         """Cancel a pending one."""
-        return self._asking.ask(CANCEL_DELAYED, key_or_id, query=said(Because, reason=reason))
+        return self._asking.ask(CANCEL_DELAYED, key_or_id, query=said(ReasonBody, reason=reason))

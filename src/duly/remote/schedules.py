@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.domain.policies import Misfire
-from duly.interface.runs import Because, EnqueuedRun
+from duly.interface.runs import EnqueuedRun, ReasonBody
 from duly.interface.schedules import (
     Entry,
     NewestAsked,
@@ -136,21 +136,21 @@ class Schedules:
         self, schedule: Reference, *, reason: str | None = None, version: int | None = None
     ) -> Schedule:
         """Stop it at once and give up what it owes; it can be restored for a while."""
-        query = said(Because, reason=reason)
+        query = said(ReasonBody, reason=reason)
         return self._asking.ask(DELETE_ONE, schedule, query=query, version=version)
 
     def restore(
         self, schedule: Reference, *, reason: str | None = None, version: int | None = None
     ) -> Schedule:
         """Bring back a deleted one."""
-        body = said(Because, reason=reason)
+        body = said(ReasonBody, reason=reason)
         return self._asking.ask(RESTORE, schedule, body=body, version=version)
 
     def skip_next(
         self, schedule: Reference, *, reason: str | None = None, version: int | None = None
     ) -> Schedule:
         """Skip the one pending occurrence, on record."""
-        body = said(Because, reason=reason)
+        body = said(ReasonBody, reason=reason)
         return self._asking.ask(SKIP, schedule, body=body, version=version)
 
     def trigger(

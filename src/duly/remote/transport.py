@@ -42,7 +42,7 @@ from duly.timetable.instants import duration_text, iso_utc, to_microseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from duly.entropy import Draws
+    from duly.entropy import RandomSource
     from duly.interface.shapes import Page
     from duly.remote.address import Address
     from duly.remote.operation import Operation
@@ -161,7 +161,7 @@ _DRAWN = 2**16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How long to wait for a server, and how often to try."""
 
     timeout_seconds: float = 35
@@ -231,8 +231,8 @@ class Exchange:
     def __init__(  # noqa: PLR0913 - each may be another in a test
         self,
         address: Address,
-        patience: Patience,
-        draws: Draws,
+        patience: RetryPolicy,
+        draws: RandomSource,
         *,
         rest: Callable[[float], object] | None = None,
         tls: ssl.SSLContext | None = None,
@@ -368,7 +368,9 @@ _MICROSECOND = timedelta(microseconds=1)
 class Asking:
     """Carries operations out as somebody; every part of a `Remote` shares it."""
 
-    def __init__(self, exchange: Exchange, token: str, tenant: str | None, draws: Draws) -> None:
+    def __init__(
+        self, exchange: Exchange, token: str, tenant: str | None, draws: RandomSource
+    ) -> None:
         self.exchange = exchange
         self._draws = draws
         self._known = {"Authorization": f"Bearer {token}"}

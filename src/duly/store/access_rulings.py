@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.domain.audit import Subject, instant_text
+from duly.domain.audit import AuditSubject, instant_text
 from duly.domain.auth import Principal, PrincipalKind, Role, TokenId, TokenRecord
 from duly.domain.ids import ID_BYTES, RunId, identity_text
 from duly.errors import Conflict, NotFound
@@ -13,17 +13,17 @@ from duly.store.ports.auth import (
     ANSWER_AWAITED_US,
     ANSWER_KEPT_US,
     FROZEN_RUNS_MAX,
-    Announced,
-    Answer,
-    FrozenSet,
+    IdempotencyCheck,
+    IdempotencyStatus,
     SessionRecord,
-    Standing,
+    StoredResponse,
+    StoredSelection,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.store.ports.auth import AddSession, AddToken, Freeze, NoteRefusals
+    from duly.store.ports.auth import AddSession, AddToken, CreateSelection, NoteRefusals
 
 NOBODY = 0
 """Since when an order is carried out that nobody carries out."""
@@ -75,10 +75,10 @@ def new_session(command: AddSession, now: int) -> SessionRecord:
     )
 
 
-def frozen_set(command: Freeze, now: int) -> FrozenSet:
+def frozen_set(command: CreateSelection, now: int) -> StoredSelection:
     """Return a set of runs as it is kept."""
     assert len(command.ids) <= FROZEN_RUNS_MAX, "a set has a limit"
-    return FrozenSet(
+    return StoredSelection(
         id=command.id,
         tenant=command.tenant,
         made_by=command.made_by,
@@ -91,45 +91,47 @@ def frozen_set(command: Freeze, now: int) -> FrozenSet:
 
 def judge_answer(
     row: AnswerRow | None, request_hash: bytes, now: int
-) -> tuple[Announced, AnswerRow | None]:
+) -> tuple[IdempotencyCheck, AnswerRow | None]:
     """Say what an announcement finds, and what is to be written if it begins the order."""
     if row is None or row.expires_at <= now or (row.status is None and row.begun_at == NOBODY):
         fence = 1 if row is None else row.fence + 1
         begun = AnswerRow(request_hash, fence, now, now, now + ANSWER_KEPT_US)
-        return Announced(Standing.BEGUN, fence, now), begun
+        return IdempotencyCheck(IdempotencyStatus.BEGUN, fence, now), begun
     if row.request_hash != request_hash:
-        return Announced(Standing.DIFFERENT), None
+        return IdempotencyCheck(IdempotencyStatus.DIFFERENT), None
     if row.status is not None:
-        answer = Answer(
+        answer = StoredResponse(
             status=row.status, headers=json.loads(row.headers or "{}"), body=row.body or b""
         )
-        return Announced(Standing.ANSWERED, answer=answer), None
+        return IdempotencyCheck(IdempotencyStatus.ANSWERED, answer=answer), None
     if now - row.begun_at < ANSWER_AWAITED_US:
-        return Announced(Standing.RUNNING), None
+        return IdempotencyCheck(IdempotencyStatus.RUNNING), None
     # Whoever began it is gone. What it may have done, the same ids make the same once more.
     again = row._replace(fence=row.fence + 1, begun_at=now)
-    return Announced(Standing.BEGUN, again.fence, row.first_at, is_taken_over=True), again
+    return IdempotencyCheck(
+        IdempotencyStatus.BEGUN, again.fence, row.first_at, is_taken_over=True
+    ), again
 
 
-def token_made(record: TokenRecord) -> Subject:
+def token_made(record: TokenRecord) -> AuditSubject:
     """Return what is told of a token that was made: by its prefix people know it again."""
     after = {
         "prefix": record.prefix,
         "role": str(record.role),
         "expires_at": instant_text(record.expires_at),
     }
-    return Subject(name=record.name, tenant=record.tenant, id=record.id, after=after)
+    return AuditSubject(name=record.name, tenant=record.tenant, id=record.id, after=after)
 
 
-def token_ended(record: TokenRecord) -> Subject:
+def token_ended(record: TokenRecord) -> AuditSubject:
     """Return what is told of a token that was revoked."""
     before = {"prefix": record.prefix, "role": str(record.role)}
-    return Subject(name=record.name, tenant=record.tenant, id=record.id, before=before)
+    return AuditSubject(name=record.name, tenant=record.tenant, id=record.id, before=before)
 
 
-def session_subject(principal: Principal) -> Subject:
+def session_subject(principal: Principal) -> AuditSubject:
     """Return what is told of a session."""
-    return Subject(
+    return AuditSubject(
         name=principal.name,
         tenant=principal.tenant,
         id=principal.id,
@@ -137,14 +139,14 @@ def session_subject(principal: Principal) -> Subject:
     )
 
 
-def refusals_subject(command: NoteRefusals) -> Subject:
+def refusals_subject(command: NoteRefusals) -> AuditSubject:
     """Return what is told of credentials that opened nothing."""
     told: dict[str, Any] = {
         str(refusal): count for refusal, count in sorted(command.counts.items()) if count
     }
     if command.addresses:
         told["from"] = dict(sorted(command.addresses.items()))
-    return Subject(name="credentials", after=told)
+    return AuditSubject(name="credentials", after=told)
 
 
 def taken_prefix(command: AddToken) -> Conflict:
@@ -184,9 +186,9 @@ def session_record(row: Sequence[Any]) -> SessionRecord:
     return SessionRecord(principal=principal, created_at=row[4], expires_at=row[5])
 
 
-def frozen_record(row: Sequence[Any]) -> FrozenSet:
+def frozen_record(row: Sequence[Any]) -> StoredSelection:
     """Return a set of runs from its row."""
-    return FrozenSet(
+    return StoredSelection(
         id=row[0],
         tenant=row[1],
         made_by=row[2],
@@ -204,6 +206,6 @@ def split_ids(packed: bytes) -> tuple[RunId, ...]:
     )
 
 
-def headers_text(answer: Answer) -> str:
+def headers_text(answer: StoredResponse) -> str:
     """Write the headers of an answer as they are stored."""
     return json.dumps(dict(answer.headers))

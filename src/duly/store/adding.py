@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.domain.enums import Origin
 from duly.domain.ids import identity_text
 from duly.store.ports.schedules import AddedRun
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from duly.domain.runs import DelayedRecord
     from duly.store.ports.schedules import AddRuns, NewRun
     from duly.store.records import Row
-    from duly.store.rulings import Requested
+    from duly.store.rulings import KnownRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class EarlierRequest:
     """A request that was made before, and what has become of it."""
 
-    requested: Requested
+    requested: KnownRequest
     due_at: int
     fingerprint: str = ""
     """While it is pending."""
@@ -52,7 +52,7 @@ class Adding(ABC):
         self.now = now
 
     @abstractmethod
-    def known(self, new: NewRun) -> Known | None:
+    def known(self, new: NewRun) -> EarlierRequest | None:
         """Return what a request of that id has become, if there was one."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class Adding(ABC):
         """Make it pending until it is due."""
 
     @abstractmethod
-    def record(self, action: str, subject: Subject) -> None:
+    def record(self, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
 
     def add_all(self, command: AddRuns) -> list[AddedRun]:
@@ -84,7 +84,7 @@ class Adding(ABC):
         added = [self._add(new) for new in command.runs]
         entry = added_by_hand(command, added)
         if entry is not None:
-            subject = Subject(
+            subject = AuditSubject(
                 name=entry.subject, tenant=entry.tenant, id=entry.subject_id, after=entry.after
             )
             self.record("runs.added", subject)
@@ -120,7 +120,7 @@ class Adding(ABC):
         if new.origin is Origin.MANUAL:
             name = identity_text(new.id)
             facts = triggered_facts(new)
-            subject = Subject(name=name, tenant=new.tenant, id=new.schedule_id, after=facts)
+            subject = AuditSubject(name=name, tenant=new.tenant, id=new.schedule_id, after=facts)
             self.record("schedule.triggered", subject)
         return AddedRun(new.id, instant, is_new=True)
 

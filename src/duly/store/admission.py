@@ -18,9 +18,9 @@ from duly.domain.admission import (
     GONE,
     PAUSE_FIRST_US,
     PROBE_US,
+    AdmissionRequest,
+    AdmissionRoute,
     Breaker,
-    Comer,
-    Way,
     count,
     decide,
     falls_under,
@@ -28,8 +28,8 @@ from duly.domain.admission import (
     room,
     turns_back,
 )
-from duly.domain.audit import Subject
-from duly.domain.limits import LimitKind, Why, known_why, scope_of
+from duly.domain.audit import AuditSubject
+from duly.domain.limits import LimitKind, LimitReason, known_why, scope_of
 from duly.errors import NotFound
 from duly.store.ports.limits import PlaceRecord, Request
 from duly.timetable.instants import DAY, SECOND_US
@@ -37,11 +37,11 @@ from duly.timetable.instants import DAY, SECOND_US
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from duly.domain.admission import Books, Verdict
+    from duly.domain.admission import AdmissionDecision, AdmissionState
     from duly.domain.ids import RunId
-    from duly.domain.limits import Limit, Limits, Pace, Rate
+    from duly.domain.limits import Limit, Limits, Rate, RateState
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Hold
+    from duly.store.ports.execution import ClaimRef
 
 
 BREAKERS_KEPT_US = 7 * DAY * SECOND_US
@@ -63,7 +63,7 @@ class Admission(ABC):
     now: int
 
     @abstractmethod
-    def claims(self, worker: MemberId, holds: Sequence[Hold]) -> Mapping[Hold, AskingClaim]:
+    def claims(self, worker: MemberId, holds: Sequence[ClaimRef]) -> Mapping[ClaimRef, AskingClaim]:
         """Return those claims that are the worker's under that fence, and keep them so."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ class Admission(ABC):
         """Return turns at rates that runs were given."""
 
     @abstractmethod
-    def books(self, places: Sequence[str], destinations: Sequence[str]) -> Books:
+    def books(self, places: Sequence[str], destinations: Sequence[str]) -> AdmissionState:
         """Return how many hold and wait for places, their paces, and breakers, as they are now.
 
         Among the places are names that have a pace alone: of turns back to a destination.
@@ -94,29 +94,31 @@ class Admission(ABC):
         """Return how many hold places who were let go, and are queued since then."""
 
     @abstractmethod
-    def go(self, going: Sequence[tuple[Hold, tuple[str, ...]]]) -> None:
+    def go(self, going: Sequence[tuple[ClaimRef, tuple[str, ...]]]) -> None:
         """Write places of claims that begin, over those they have; they have no turn any more.
 
         The claims are marked, so that their ends are looked at each by itself.
         """
 
     @abstractmethod
-    def put_off(self, later: Sequence[tuple[Hold, Verdict]], turns: Mapping[RunId, int]) -> None:
+    def put_off(
+        self, later: Sequence[tuple[ClaimRef, AdmissionDecision]], turns: Mapping[RunId, int]
+    ) -> None:
         """Let runs wait for their timers, in place of their claims; and note turns at rates."""
 
     @abstractmethod
-    def stand(self, standing: Sequence[tuple[Hold, str]]) -> None:
+    def stand(self, standing: Sequence[tuple[ClaimRef, str]]) -> None:
         """Let runs stand at the gates of places, in place of their claims, in this order."""
 
     @abstractmethod
-    def cancel(self, holds: Sequence[Hold]) -> None:
+    def cancel(self, holds: Sequence[ClaimRef]) -> None:
         """Close runs as cancelled, which somebody has asked for, in place of their claims."""
 
     @abstractmethod
-    def write_books(self, paces: Mapping[str, Pace], breakers: Mapping[str, Breaker]) -> None:
+    def write_books(self, paces: Mapping[str, RateState], breakers: Mapping[str, Breaker]) -> None:
         """Write paces and breakers that have changed."""
 
-    def admit(self, worker: MemberId, requests: Sequence[Request]) -> tuple[Verdict, ...]:
+    def admit(self, worker: MemberId, requests: Sequence[Request]) -> tuple[AdmissionDecision, ...]:
         """Decide about claims that ask, and write what was decided."""
         ours = self.claims(worker, [request.hold for request in requests])
         verdicts = dict.fromkeys((request.hold for request in requests), GONE)
@@ -130,7 +132,7 @@ class Admission(ABC):
             verdicts |= self._decide(list(asking.values()), ours)
         return tuple(verdicts[request.hold] for request in requests)
 
-    def _unbegun(self, holds: Sequence[Hold]) -> list[Hold]:
+    def _unbegun(self, holds: Sequence[ClaimRef]) -> list[ClaimRef]:
         """Return claims that were not let begin yet.
 
         A request may arrive after another for the same claim was answered, and its code runs by
@@ -140,8 +142,8 @@ class Admission(ABC):
         return [hold for hold in holds if hold.fence not in held.get(hold.run_id, {}).values()]
 
     def _decide(
-        self, asking: Sequence[Request], ours: Mapping[Hold, AskingClaim]
-    ) -> dict[Hold, Verdict]:
+        self, asking: Sequence[Request], ours: Mapping[ClaimRef, AskingClaim]
+    ) -> dict[ClaimRef, AdmissionDecision]:
         limits = self.limits(sorted({scope for one in asking for scope in _scopes(one)}))
         falling = [
             falls_under(limits, one.task, one.tenant, one.destination, one.keys) for one in asking
@@ -152,15 +154,15 @@ class Admission(ABC):
         self.lock(places)
         run_ids = [one.hold.run_id for one in asking]
         held, turns = self.held_by(run_ids), self.given_turns(run_ids)
-        verdicts: dict[Hold, Verdict] = {}
-        new: list[tuple[Request, Comer]] = []
+        verdicts: dict[ClaimRef, AdmissionDecision] = {}
+        new: list[tuple[Request, AdmissionRequest]] = []
         for one, under in zip(asking, falling, strict=True):
             run_id, fence = one.hold
             holds = held.get(run_id, {})
             if fence in holds.values():
                 verdicts[one.hold] = GOES  # it has been told so, and the answer was lost
                 continue
-            comer = Comer(
+            comer = AdmissionRequest(
                 run_id=run_id,
                 destination=one.destination,
                 **under._asdict(),
@@ -174,8 +176,8 @@ class Admission(ABC):
         return verdicts
 
     def _decide_new(
-        self, new: Sequence[tuple[Request, Comer]], places: Sequence[str]
-    ) -> dict[Hold, Verdict]:
+        self, new: Sequence[tuple[Request, AdmissionRequest]], places: Sequence[str]
+    ) -> dict[ClaimRef, AdmissionDecision]:
         destinations = sorted({one.destination for one, _ in new if one.destination is not None})
         books = self.books(places, destinations)
         if any(comer.holds for _, comer in new):
@@ -189,21 +191,23 @@ class Admission(ABC):
         )
         return {one.hold: verdict for (one, _), verdict in zip(new, decided, strict=True)}
 
-    def _write(self, new: Sequence[tuple[Request, Comer]], decided: Sequence[Verdict]) -> None:
-        going: list[tuple[Hold, tuple[str, ...]]] = []
-        later: list[tuple[Hold, Verdict]] = []
-        standing: list[tuple[Hold, str]] = []
+    def _write(
+        self, new: Sequence[tuple[Request, AdmissionRequest]], decided: Sequence[AdmissionDecision]
+    ) -> None:
+        going: list[tuple[ClaimRef, tuple[str, ...]]] = []
+        later: list[tuple[ClaimRef, AdmissionDecision]] = []
+        standing: list[tuple[ClaimRef, str]] = []
         turns: dict[RunId, int] = {}
         for (request, comer), verdict in zip(new, decided, strict=True):
-            if verdict.way is Way.GOES:
+            if verdict.way is AdmissionRoute.GOES:
                 going.append((request.hold, comer.places))
                 continue
             why, which = known_why(verdict.why)
-            if verdict.way is Way.STANDS:
+            if verdict.way is AdmissionRoute.STANDS:
                 standing.append((request.hold, which))
             else:
                 later.append((request.hold, verdict))
-                if why is Why.RATE:
+                if why is LimitReason.RATE:
                     assert verdict.at is not None, "who comes later knows when"
                     turns[comer.run_id] = verdict.at
         self.go(going)
@@ -291,15 +295,17 @@ def destination_of(places: Iterable[str]) -> str | None:
     return next((one.removeprefix(start) for one in places if one.startswith(start)), None)
 
 
-def changed_limit_subject(scope: str, before: Limit | None, after: Limit | None) -> Subject:
+def changed_limit_subject(scope: str, before: Limit | None, after: Limit | None) -> AuditSubject:
     """Return what is told of a limit that was set or taken away."""
     told = [None if one is None else one.to_json() for one in (before, after)]
-    return Subject(name=scope, before=told[0], after=told[1])
+    return AuditSubject(name=scope, before=told[0], after=told[1])
 
 
-def reset_breaker_subject(destination: str, before: Breaker) -> Subject:
+def reset_breaker_subject(destination: str, before: Breaker) -> AuditSubject:
     """Return what is told of a destination that a person takes for well."""
-    return Subject(name=destination, before={"state": str(before.state), "failed": before.failed})
+    return AuditSubject(
+        name=destination, before={"state": str(before.state), "failed": before.failed}
+    )
 
 
 def unknown_destination(destination: str) -> NotFound:

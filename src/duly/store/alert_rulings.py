@@ -10,30 +10,36 @@ from duly.domain.alerts import (
     AlertId,
     AlertRecord,
     AlertState,
+    AlertTransition,
     DeliveryId,
     DeliveryRecord,
     DeliveryState,
-    Step,
-    Told,
+    NoticeKind,
     delivery_id,
 )
-from duly.domain.audit import Actor, Subject, instant_text
+from duly.domain.audit import Actor, AuditSubject, instant_text
 from duly.domain.ids import RunId, identity_text
 from duly.domain.runs import stored_policy
 from duly.errors import Conflict, NotFound, Outdated, UsageError
-from duly.store.ports.alerts import TERMS_MAX, UNSAID, TermRecord, TermSort, TroubledRun
+from duly.store.ports.alerts import (
+    TERMS_MAX,
+    UNSAID,
+    AlertSettingKind,
+    AlertSettingRecord,
+    TroubledRun,
+)
 from duly.store.rulings import is_current
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duly.domain.alerts import Change
+    from duly.domain.alerts import AlertChange
     from duly.store.ports.alerts import (
         AcknowledgeAlert,
         RemoveTerm,
-        SetTerm,
+        SetAlertSetting,
         SettleDelivery,
-        WatchFence,
+        WatcherFence,
     )
     from duly.store.records import Row
 
@@ -41,9 +47,9 @@ WATCHER = Actor("duly", "watcher")
 KNOWN_KINDS = ", ".join(f"'{one}'" for one in AlertKind)
 """For SQL: what is to be told of other kinds waits for the newer program that knows them."""
 AUDITED = {
-    Step.RAISED: "alert.raised",
-    Step.TOLD: "alert.told",
-    Step.RESOLVED: "alert.resolved",
+    AlertTransition.RAISED: "alert.raised",
+    AlertTransition.TOLD: "alert.told",
+    AlertTransition.RESOLVED: "alert.resolved",
 }
 ALERT_COLUMNS = """id, kind, tenant, subject, state, severity, rule, summary, remedy, evidence,
     labels, told_to, since, seen_at, raised_at, told_at, gone_at, resolved_at, acknowledged_at,
@@ -114,7 +120,7 @@ def read_alerts(rows: Iterable[Row]) -> list[AlertRecord]:
     return [read_alert(row) for row in rows if row[1] in kinds]
 
 
-def new_deliveries(change: Change, now: int) -> list[DeliveryRecord]:
+def new_deliveries(change: AlertChange, now: int) -> list[DeliveryRecord]:
     """Return what is to be delivered of a change."""
     if change.tells is None:
         return []
@@ -146,7 +152,7 @@ def read_delivery(row: Row) -> DeliveryRecord:
     return DeliveryRecord(
         id=DeliveryId(bytes(identity)),
         alert_id=AlertId(bytes(alert)),
-        told=Told(told),
+        told=NoticeKind(told),
         channel=channel,
         state=DeliveryState(state),
         tries=tries,
@@ -157,11 +163,11 @@ def read_delivery(row: Row) -> DeliveryRecord:
     )
 
 
-def read_term(row: Row) -> TermRecord:
+def read_term(row: Row) -> AlertSettingRecord:
     """Return what somebody has said from its row."""
     sort, name, tenant, terms, until, set_at, set_by, reason = row
-    return TermRecord(
-        sort=TermSort(sort),
+    return AlertSettingRecord(
+        sort=AlertSettingKind(sort),
         name=name,
         tenant=tenant,
         terms=json.loads(terms),
@@ -172,13 +178,15 @@ def read_term(row: Row) -> TermRecord:
     )
 
 
-def term_row(one: TermRecord) -> tuple[Any, ...]:
+def term_row(one: AlertSettingRecord) -> tuple[Any, ...]:
     """Return what somebody has said as databases have it."""
     said = (one.until, one.set_at, one.set_by, one.reason)
     return (str(one.sort), one.name, one.tenant, _json(one.terms), *said)
 
 
-def new_term(command: SetTerm, before: TermRecord | None, count: int, now: int) -> TermRecord:
+def new_term(
+    command: SetAlertSetting, before: AlertSettingRecord | None, count: int, now: int
+) -> AlertSettingRecord:
     """Return what is kept: `before` itself if just this was said already, by an order given again.
 
     Refuses what is there already, another tenant's, not what it was, or one too many.
@@ -193,7 +201,7 @@ def new_term(command: SetTerm, before: TermRecord | None, count: int, now: int) 
         problem = f"would be one more than the {TERMS_MAX:,} that are kept"
         remedy = "remove some that nobody needs"
         raise UsageError(f"alert {command.sort}", command.name, problem, remedy)
-    return TermRecord(
+    return AlertSettingRecord(
         sort=command.sort,
         name=command.name,
         tenant=command.tenant,
@@ -206,7 +214,9 @@ def new_term(command: SetTerm, before: TermRecord | None, count: int, now: int) 
     )
 
 
-def removed_term(command: RemoveTerm, before: TermRecord | None) -> TermRecord | None:
+def removed_term(
+    command: RemoveTerm, before: AlertSettingRecord | None
+) -> AlertSettingRecord | None:
     """Return what is taken back, if there is something; refuse what is not what it was."""
     if before is None or command.tenant not in {None, before.tenant}:
         return None
@@ -215,18 +225,18 @@ def removed_term(command: RemoveTerm, before: TermRecord | None) -> TermRecord |
     return before
 
 
-def version_of(said: TermRecord | None) -> int:
+def version_of(said: AlertSettingRecord | None) -> int:
     """Return which word it is that was said, if one was."""
     return UNSAID if said is None else said.version
 
 
-def taken_term(command: SetTerm) -> Conflict:
+def taken_term(command: SetAlertSetting) -> Conflict:
     """Return the refusal of a name that stands for something else."""
     what = f"alert {command.sort}"
     return Conflict(what, command.name, "is there already", "give it another name")
 
 
-def _outdated(command: SetTerm | RemoveTerm, before: TermRecord | None) -> Outdated:
+def _outdated(command: SetAlertSetting | RemoveTerm, before: AlertSettingRecord | None) -> Outdated:
     """Return the refusal of an order that is based on what no longer holds."""
     problem = "was taken back meanwhile"
     if before is not None:
@@ -235,11 +245,13 @@ def _outdated(command: SetTerm | RemoveTerm, before: TermRecord | None) -> Outda
     return Outdated(f"alert {command.sort}", command.name, problem, remedy)
 
 
-def term_subject(sort: TermSort, before: TermRecord | None, after: TermRecord | None) -> Subject:
+def term_subject(
+    sort: AlertSettingKind, before: AlertSettingRecord | None, after: AlertSettingRecord | None
+) -> AuditSubject:
     """Return what is told of what was said about alerts."""
     known = after or before
     assert known is not None, "something was said"
-    return Subject(
+    return AuditSubject(
         name=f"{sort} {known.name}",
         tenant=known.tenant,
         before=_said(before),
@@ -247,13 +259,13 @@ def term_subject(sort: TermSort, before: TermRecord | None, after: TermRecord | 
     )
 
 
-def alert_subject(alert: AlertRecord, after: dict[str, Any] | None = None) -> Subject:
+def alert_subject(alert: AlertRecord, after: dict[str, Any] | None = None) -> AuditSubject:
     """Return what is told of an alert."""
     name = f"{alert.kind} {alert.subject}"
-    return Subject(name=name, tenant=alert.tenant, id=alert.id, after=after)
+    return AuditSubject(name=name, tenant=alert.tenant, id=alert.id, after=after)
 
 
-def change_subject(change: Change) -> Subject:
+def change_subject(change: AlertChange) -> AuditSubject:
     """Return what is told of an alert that was raised, told or resolved."""
     alert = change.alert
     after: dict[str, Any] = {
@@ -269,7 +281,7 @@ def change_subject(change: Change) -> Subject:
     return alert_subject(alert, after)
 
 
-def undelivered_subject(alert: AlertRecord, command: SettleDelivery, channel: str) -> Subject:
+def undelivered_subject(alert: AlertRecord, command: SettleDelivery, channel: str) -> AuditSubject:
     """Return what is told of a delivery that was given up."""
     after = {
         "channel": channel,
@@ -280,13 +292,13 @@ def undelivered_subject(alert: AlertRecord, command: SettleDelivery, channel: st
     return alert_subject(alert, after)
 
 
-def watch_refused(fence: WatchFence) -> Subject:
+def watch_refused(fence: WatcherFence) -> AuditSubject:
     """Return what is told of a watcher that was no longer the one."""
     after = {"holder": fence.holder.hex(), "epoch": fence.epoch}
-    return Subject(name="watch", after=after)
+    return AuditSubject(name="watch", after=after)
 
 
-def is_watching(row: Row, fence: WatchFence, now: int, held_at: int | None = None) -> bool:
+def is_watching(row: Row, fence: WatcherFence, now: int, held_at: int | None = None) -> bool:
     """Say whether the watch is somebody's: epoch, holder, when it was renewed and expires.
 
     If told when it was held: and whether it was not held again since.
@@ -331,7 +343,7 @@ def stamp(instant: int) -> bytes:
     return (max(instant, 0) // 1000 & ((1 << 48) - 1)).to_bytes(6) + bytes(10)
 
 
-def _said(term: TermRecord | None) -> dict[str, Any] | None:
+def _said(term: AlertSettingRecord | None) -> dict[str, Any] | None:
     if term is None:
         return None
     until = {} if term.until is None else {"until": instant_text(term.until)}
@@ -349,7 +361,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON values
     return list(value) if is_sequence else dict(value)
 
 
-def ordered_terms(terms: Sequence[TermRecord], now: int) -> list[TermRecord]:
+def ordered_terms(terms: Sequence[AlertSettingRecord], now: int) -> list[AlertSettingRecord]:
     """Return terms by name, without silences that are over."""
     living = [one for one in terms if one.until is None or one.until > now]
     return sorted(living, key=lambda one: one.name)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.audit import Actor, Subject, instant_text, schedule_facts
+from duly.domain.audit import Actor, AuditSubject, instant_text, schedule_facts
 from duly.domain.ids import identity_text
 
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
-    from duly.domain.runs import DelayedRecord, Tries
+    from duly.domain.runs import AttemptCounts, DelayedRecord
     from duly.domain.schedules import ScheduleRecord
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Finish, LostClaim
+    from duly.store.ports.execution import FinishAttempt, LostClaim
     from duly.store.work_rulings import WorkerLease
 
 
@@ -21,7 +21,7 @@ SYSTEM = Actor("duly", "store")
 """Who has decided what no person did."""
 
 
-def entry_row(now: int, actor: Actor, action: str, subject: Subject) -> tuple[Any, ...]:
+def entry_row(now: int, actor: Actor, action: str, subject: AuditSubject) -> tuple[Any, ...]:
     """Return the columns of an entry, from its time to what it says, as every database has them."""
     return (
         now,
@@ -44,16 +44,16 @@ def facts_text(facts: dict[str, Any] | None) -> str | None:
     return None if facts is None else json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
 
 
-def created_subject(record: ScheduleRecord) -> Subject:
+def created_subject(record: ScheduleRecord) -> AuditSubject:
     """Return what is told of a schedule that was made."""
-    return Subject(
+    return AuditSubject(
         name=record.name, tenant=record.tenant, id=record.id, after=schedule_facts(record)
     )
 
 
-def changed_subject(old: ScheduleRecord, changed: ScheduleRecord) -> Subject:
+def changed_subject(old: ScheduleRecord, changed: ScheduleRecord) -> AuditSubject:
     """Return what is told of a schedule that was changed."""
-    return Subject(
+    return AuditSubject(
         name=changed.name,
         tenant=changed.tenant,
         id=changed.id,
@@ -64,10 +64,10 @@ def changed_subject(old: ScheduleRecord, changed: ScheduleRecord) -> Subject:
 
 def delayed_subject(
     delayed: DelayedRecord, before: dict[str, object], after: dict[str, object] | None
-) -> Subject:
+) -> AuditSubject:
     """Return what is told of a delayed run."""
     name = delayed.key or identity_text(delayed.id)
-    return Subject(name=name, tenant=delayed.tenant, id=delayed.id, before=before, after=after)
+    return AuditSubject(name=name, tenant=delayed.tenant, id=delayed.id, before=before, after=after)
 
 
 def run_subject(
@@ -76,19 +76,21 @@ def run_subject(
     *,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
-) -> Subject:
+) -> AuditSubject:
     """Return what is told of a run."""
-    return Subject(name=identity_text(run_id), tenant=tenant, id=run_id, before=before, after=after)
+    return AuditSubject(
+        name=identity_text(run_id), tenant=tenant, id=run_id, before=before, after=after
+    )
 
 
-def refused_subject(worker: MemberId, finish: Finish, tenant: str) -> Subject:
+def refused_subject(worker: MemberId, finish: FinishAttempt, tenant: str) -> AuditSubject:
     """Return what is told of a completion by somebody who no longer held the run (R4)."""
     said = str(finish.conclusion.attempt_state)
     after = {"worker": worker, "fence": finish.hold.fence, "state": said}
     return run_subject(finish.hold.run_id, tenant, after=after)
 
 
-def lost_subject(claim: LostClaim, tenant: str, lease: WorkerLease | None) -> Subject:
+def lost_subject(claim: LostClaim, tenant: str, lease: WorkerLease | None) -> AuditSubject:
     """Return what is told of a claim that was taken from its worker, and of that one's lease."""
     after = {
         "worker": claim.worker,
@@ -102,24 +104,24 @@ def lost_subject(claim: LostClaim, tenant: str, lease: WorkerLease | None) -> Su
     return run_subject(claim.hold.run_id, tenant, after=after)
 
 
-def dead_subject(run_id: RunId, tenant: str, reason: str, tries: Tries) -> Subject:
+def dead_subject(run_id: RunId, tenant: str, reason: str, tries: AttemptCounts) -> AuditSubject:
     """Return what is told of a run that went to the dead letters; its tries as that left them."""
     after = {"reason": reason, "attempt": tries.attempt, "charged": tries.charged}
     return run_subject(run_id, tenant, after=after)
 
 
-def doubt_subject(run_id: RunId, tenant: str, reason: str, tries: Tries) -> Subject:
+def doubt_subject(run_id: RunId, tenant: str, reason: str, tries: AttemptCounts) -> AuditSubject:
     """Return what is told of a run of which nobody knows what it did."""
     after = {"reason": reason, "attempt": tries.attempt, "fence": tries.fence}
     return run_subject(run_id, tenant, after=after)
 
 
-def declared_dead_subject(member: MemberId, heir: MemberId) -> Subject:
+def declared_dead_subject(member: MemberId, heir: MemberId) -> AuditSubject:
     """Return what is told of a worker whose claims were taken."""
-    return Subject(name=f"member {member}", after={"taken_over_by": heir})
+    return AuditSubject(name=f"member {member}", after={"taken_over_by": heir})
 
 
-def edited_subject(run_id: RunId, tenant: str, before: str, after: str) -> Subject:
+def edited_subject(run_id: RunId, tenant: str, before: str, after: str) -> AuditSubject:
     """Return what is told of a run whose arguments were replaced."""
     return run_subject(
         run_id,
@@ -129,6 +131,8 @@ def edited_subject(run_id: RunId, tenant: str, before: str, after: str) -> Subje
     )
 
 
-def ordered_subject(run_id: RunId, tenant: str, state: str, reason: str | None = None) -> Subject:
+def ordered_subject(
+    run_id: RunId, tenant: str, state: str, reason: str | None = None
+) -> AuditSubject:
     """Return what is told of a run that a person gave an order about: where it was, and why."""
     return run_subject(run_id, tenant, before={"state": str(state), "reason": reason})

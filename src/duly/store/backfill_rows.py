@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.backfill import BackfillMode, BackfillOrder, BackfillStatus, SlotClass
+from duly.domain.backfill import BackfillMode, BackfillOccurrenceKind, BackfillOrder, BackfillStatus
 from duly.domain.ids import BackfillId, ScheduleId
 from duly.store.ports.backfill import BackfillRecord
 
@@ -29,7 +29,7 @@ def backfill_record(row: Row) -> BackfillRecord:
         until=row[6],
         mode=BackfillMode(row[7]),
         order=BackfillOrder(row[8]),
-        classes=frozenset(SlotClass(one) for one in row[9].split()),
+        classes=frozenset(BackfillOccurrenceKind(one) for one in row[9].split()),
         per_minute=row[10],
         concurrency=row[11],
         status=BackfillStatus(row[12]),

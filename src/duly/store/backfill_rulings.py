@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.audit import Subject
-from duly.domain.backfill import NEVER, BackfillMode, BackfillStatus, SlotClass
+from duly.domain.audit import AuditSubject
+from duly.domain.backfill import NEVER, BackfillMode, BackfillOccurrenceKind, BackfillStatus
 from duly.domain.enums import Overlap
 from duly.domain.ids import identity_text
 from duly.errors import Conflict, NotFound
-from duly.store.gates import Comer, comer_again
+from duly.store.gates import IncomingRun, comer_again
 from duly.store.rulings import id_taken
 from duly.timetable.instants import from_microseconds, iso_utc
 
@@ -31,7 +31,7 @@ def chosen_run(record: BackfillRecord, slot: Slot, planned: Planned) -> RunId | 
         return None
     if slot.run_id is None:
         return planned.fills
-    if record.mode is BackfillMode.FILL and slot.kind is SlotClass.SUCCEEDED:
+    if record.mode is BackfillMode.FILL and slot.kind is BackfillOccurrenceKind.SUCCEEDED:
         return None
     return planned.redoes
 
@@ -45,7 +45,7 @@ def root_of(record: BackfillRecord, planned: Planned, run_id: RunId) -> RunId | 
     return None if is_first or record.mode is BackfillMode.REDO else planned.fills
 
 
-def comer_in_backfill(record: ScheduleRecord, definition: Definition, run_id: RunId) -> Comer:
+def comer_in_backfill(record: ScheduleRecord, definition: Definition, run_id: RunId) -> IncomingRun:
     """Return a run of a backfill as one that comes to a gate: only to that of a business key.
 
     A backfill has a concurrency of its own, and is in nobody's way: a schedule's own gate is for
@@ -53,7 +53,7 @@ def comer_in_backfill(record: ScheduleRecord, definition: Definition, run_id: Ru
     """
     if definition.overlap is Overlap.SERIALIZE:
         return comer_again(record, definition, run_id)
-    return Comer(run_id, Overlap.ALLOW, None, None)
+    return IncomingRun(run_id, Overlap.ALLOW, None, None)
 
 
 def recognised(known: BackfillRecord, command: CreateBackfill) -> BackfillRecord:
@@ -103,10 +103,10 @@ def backfill_facts(record: BackfillRecord) -> dict[str, Any]:
     }
 
 
-def created_backfill(record: BackfillRecord, resumes: BackfillId | None) -> Subject:
+def created_backfill(record: BackfillRecord, resumes: BackfillId | None) -> AuditSubject:
     """Return what is told of a new backfill, and of the one that it goes on from."""
     link = {} if resumes is None else {RESUMES: identity_text(resumes)}
-    return Subject(
+    return AuditSubject(
         name=record.schedule_name,
         tenant=record.tenant,
         id=record.id,

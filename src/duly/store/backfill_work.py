@@ -9,10 +9,10 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.domain.backfill import BackfillStatus
 from duly.domain.enums import Lane, ScheduleStatus
-from duly.domain.policies import Coming
+from duly.domain.policies import GateEntryOutcome
 from duly.store.auditing import SYSTEM
 from duly.store.backfill_rulings import (
     SCHEDULE_GONE,
@@ -25,7 +25,12 @@ from duly.store.backfill_rulings import (
     refuse_stale,
     unknown_backfill,
 )
-from duly.store.ports.backfill import MAINTENANCE_SHARD, BackfillRecord, SlotState, Stepped
+from duly.store.ports.backfill import (
+    MAINTENANCE_SHARD,
+    BackfillOccurrenceRecord,
+    BackfillRecord,
+    Stepped,
+)
 from duly.store.ports.dispatch import FireResult
 from duly.store.rulings import refuse_deleted, unknown_schedule
 
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
     from duly.domain.backfill import Planned, Slot
     from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.gates import Arrival, Gates
+    from duly.store.gates import GateDecision, Gates
     from duly.store.ports.backfill import ChangeBackfill, CreateBackfill, StepBackfill
     from duly.store.ports.dispatch import Fence
 
@@ -88,16 +93,16 @@ class BackfillWork(ABC):
         definition: Definition,
         planned: Planned,
         run_id: RunId,
-        arrival: Arrival,
+        arrival: GateDecision,
     ) -> None:
         """Make a run for origin and lane backfill; queue it, or let it wait at its gate."""
 
     @abstractmethod
-    def note(self, backfill_id: BackfillId, slot: SlotState) -> None:
+    def note(self, backfill_id: BackfillId, slot: BackfillOccurrenceRecord) -> None:
         """Write down what was done about an occurrence."""
 
     @abstractmethod
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
 
     def create(self, command: CreateBackfill) -> BackfillRecord:
@@ -197,7 +202,7 @@ class BackfillWork(ABC):
             run_id = None if wanted in existing else wanted
             if run_id is not None:
                 self._make(record, of, planned, run_id)
-            self.note(record.id, SlotState(planned.scheduled_for, slot.kind, run_id))
+            self.note(record.id, BackfillOccurrenceRecord(planned.scheduled_for, slot.kind, run_id))
             made += run_id is not None
             looked_at += 1
         changed = replace(
@@ -225,7 +230,7 @@ class BackfillWork(ABC):
         schedule, definition = of
         gates = self.gates()
         arrival = gates.arrive(comer_in_backfill(schedule, definition, run_id))
-        assert arrival.coming is not Coming.SKIPPED, "who comes again waits"
+        assert arrival.coming is not GateEntryOutcome.SKIPPED, "who comes again waits"
         self.make(record, definition, planned, run_id, arrival)
 
     def _call_off(self, record: BackfillRecord) -> BackfillRecord:
@@ -245,7 +250,7 @@ class BackfillWork(ABC):
         self, actor: Actor, action: str, before: BackfillRecord | None, after: BackfillRecord
     ) -> None:
         facts = None if before is None else backfill_facts(before)
-        subject = Subject(
+        subject = AuditSubject(
             name=after.schedule_name,
             tenant=after.tenant,
             id=after.id,

@@ -29,11 +29,11 @@ LOOK_UP_S = 1.0
 """How often a thread that waits for an event loop looks whether anybody still runs it."""
 
 
-class Lent:
+class LentTransaction:
     """A transaction that a store has lent; an application joins none but its own."""
 
 
-class Awaiting:
+class AwaitedConnection:
     """A connection of a caller who awaits, with the event loop that it belongs to.
 
     It is made in the caller's own task: a registry of sessions answers each task with another one.
@@ -110,7 +110,7 @@ def session_of(given: Any) -> object:  # noqa: ANN401 - SQLAlchemy's types are n
 
 def unwrapped(given: object) -> object:
     """Return what the caller gave, whether or not he awaits."""
-    return given.connection if isinstance(given, Awaiting) else given
+    return given.connection if isinstance(given, AwaitedConnection) else given
 
 
 def not_lent(given: object) -> UsageError:
@@ -125,7 +125,7 @@ def _left_alone() -> StoreUnavailable:
     return StoreUnavailable("connection", problem, "roll back, and order again on a running loop")
 
 
-class Loan:
+class TransactionLease:
     """The time for which a transaction is lent."""
 
     def __init__(self, name: str, clock: Clock, limit_us: int) -> None:

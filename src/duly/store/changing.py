@@ -15,8 +15,8 @@ from duly.domain.ids import shard_of
 from duly.domain.policies import gate_of
 from duly.store.auditing import changed_subject, created_subject
 from duly.store.gates import NOBODY
-from duly.store.gathering import Gathering, ground_of
-from duly.store.ports.dispatch import DrainOwed, FireResult, OwedRecord
+from duly.store.gathering import SettlementBatch, ground_of
+from duly.store.ports.dispatch import CatchUpRangeRecord, DrainOwed, FireResult
 from duly.store.ports.schedules import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
 from duly.store.records import Row, definition_text
 from duly.store.rulings import (
@@ -31,12 +31,12 @@ from duly.store.rulings import (
 )
 
 if TYPE_CHECKING:
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.domain.ids import ScheduleId
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
-    from duly.store.gathering import Ground
+    from duly.domain.schedules import CatchUpRange, Definition, ScheduleRecord
+    from duly.store.gathering import ScheduleState
     from duly.store.ports.dispatch import TimerKind
-    from duly.store.quotas import Counting
+    from duly.store.quotas import QuotaCounter
 
 
 class Writing(Protocol):
@@ -60,7 +60,7 @@ class Writing(Protocol):
         """Keep a tally."""
         ...
 
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
         ...
 
@@ -103,15 +103,15 @@ class Changing(ABC):
         """Return one version of a schedule's template."""
 
     @abstractmethod
-    def take_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+    def take_owed(self, schedule_id: ScheduleId) -> list[CatchUpRange]:
         """Delete what a schedule owes, and return it."""
 
     @abstractmethod
-    def counting(self) -> Counting:
+    def counting(self) -> QuotaCounter:
         """Return what counts schedules in this transaction."""
 
     @abstractmethod
-    def settlements(self) -> Gathering:
+    def settlements(self) -> SettlementBatch:
         """Return what gathers and writes settlements in this transaction."""
 
     def create(self, command: CreateSchedule) -> CreatedSchedule:
@@ -151,7 +151,7 @@ class Changing(ABC):
         self._work.record(command.actor, change.action, changed_subject(old, changed))
         return changed
 
-    def drain(self, command: DrainOwed, stored: OwedRecord | None) -> FireResult:
+    def drain(self, command: DrainOwed, stored: CatchUpRangeRecord | None) -> FireResult:
         """Settle a part of a range that is ours to write, if it is still what it was."""
         owed, settlement = command.owed, command.settlement
         if stored is None or stored.owed != owed or stored.shard != command.shard:
@@ -248,7 +248,7 @@ class Changing(ABC):
             self._work.count_on(old.status, -1)
             self._work.count_on(changed.status, 1)
 
-    def _known_definition(self, owed: Owed) -> Definition:
+    def _known_definition(self, owed: CatchUpRange) -> Definition:
         definition = self.definition(owed.schedule_id, owed.definition_number)
         assert definition is not None, "a definition stays as long as something refers to it"
         return definition
@@ -297,7 +297,7 @@ def stated_row(changed: ScheduleRecord) -> Row:
     )
 
 
-def noted_row(ground: Ground) -> Row:
+def noted_row(ground: ScheduleState) -> Row:
     """Return what is noted of runs on their schedule, and its id."""
     runs = (ground.last_for, ground.last_run, ground.last_fired_at, ground.fires)
     return (*runs, ground.active_run or NOBODY, ground.overlaps, ground.schedule_id)

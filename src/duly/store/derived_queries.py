@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from duly.domain.enums import ScheduleStatus
 from duly.domain.missing_occurrences import (
     Cause,
-    Keeper,
-    SlotKind,
+    DispatcherPresence,
+    ExpectedOccurrenceKind,
     cause_of,
     expect,
     judge_slot,
@@ -25,12 +25,12 @@ from duly.domain.vitals import (
     NO_ENDS,
     RUNS_LOOKED_AT_EACH,
     WINDOW_RUNS_EACH,
-    Known,
     VitalsFilter,
+    VitalsInput,
     signs_of,
 )
 from duly.store.ports.dispatch import MemberKind
-from duly.store.ports.queries import Judged, RunFilter, ScheduleFilter
+from duly.store.ports.queries import OccurrenceStatuses, RunFilter, ScheduleFilter
 from duly.store.rulings import OCCURRENCE_ORIGINS
 from duly.timetable.instants import DAY, SECOND_US
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from duly.domain.ids import ScheduleId
-    from duly.domain.missing_occurrences import Expected, Slot
-    from duly.domain.runs import OccurrenceVerdict
+    from duly.domain.missing_occurrences import Expected, ExpectedOccurrence
+    from duly.domain.runs import OccurrenceStatus
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.vitals import RunVital, Signs
     from duly.store.ports import Store
@@ -74,7 +74,7 @@ class MissingFilter:
     """Go on from here: the last schedule that was looked at."""
     schedules_max: int = SCHEDULES_MAX
     slots_max: int = SLOTS_MAX
-    kinds: frozenset[SlotKind] = frozenset({SlotKind.MISSING})
+    kinds: frozenset[ExpectedOccurrenceKind] = frozenset({ExpectedOccurrenceKind.MISSING})
     """What is told."""
 
 
@@ -83,7 +83,7 @@ class MissingOccurrence:
     """An occurrence that should exist, with its schedule."""
 
     record: ScheduleRecord
-    slot: Slot
+    slot: ExpectedOccurrence
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def find_missing(reading: Store, command: MissingFilter) -> MissingPage:
         return MissingPage(found=[], cut=[], slots=0, looked_at=(), after=None)
     status = reading.status()
     keepers = [
-        Keeper(one.started_at, one.is_holding)
+        DispatcherPresence(one.started_at, one.is_holding)
         for one in status.members
         if one.is_alive and one.kind is MemberKind.DISPATCHER
     ]
@@ -220,11 +220,16 @@ def _records(reading: Store, command: MissingFilter) -> list[ScheduleRecord]:
     )
 
 
-def _judged(reading: Store, looks: Sequence[_Look], keepers: Sequence[Keeper]) -> list[list[Slot]]:
+def _judged(
+    reading: Store, looks: Sequence[_Look], keepers: Sequence[DispatcherPresence]
+) -> list[list[ExpectedOccurrence]]:
     """Return what became of each occurrence; what seems missing is looked at twice."""
     first = _judge(reading, looks)
     doubted = [
-        _Look(look.record, tuple(one for one, slot, _ in judged if slot.kind is SlotKind.MISSING))
+        _Look(
+            look.record,
+            tuple(one for one, slot, _ in judged if slot.kind is ExpectedOccurrenceKind.MISSING),
+        )
         for look, judged in zip(looks, first, strict=True)
     ]
     again = _judged_again(reading, [one for one in doubted if one.slots], keepers)
@@ -237,8 +242,8 @@ def _judged(reading: Store, looks: Sequence[_Look], keepers: Sequence[Keeper]) -
 
 
 def _judged_again(
-    reading: Store, doubted: Sequence[_Look], keepers: Sequence[Keeper]
-) -> dict[ScheduleId, dict[int, Slot]]:
+    reading: Store, doubted: Sequence[_Look], keepers: Sequence[DispatcherPresence]
+) -> dict[ScheduleId, dict[int, ExpectedOccurrence]]:
     """Look once more at what seems missing, by schedule and instant; who is gone is left out."""
     if not doubted:
         return {}
@@ -249,7 +254,7 @@ def _judged_again(
             one.scheduled_for: _told(
                 reading, look.record, one, (slot, cause_of(slot, verdict, keepers))
             )
-            if slot.kind is SlotKind.MISSING
+            if slot.kind is ExpectedOccurrenceKind.MISSING
             else slot
             for one, slot, verdict in judged
         }
@@ -258,13 +263,15 @@ def _judged_again(
 
 
 def _put_right(
-    slots: Sequence[Slot], again: Mapping[int, Slot] | None, keepers: Sequence[Keeper]
-) -> list[Slot]:
+    slots: Sequence[ExpectedOccurrence],
+    again: Mapping[int, ExpectedOccurrence] | None,
+    keepers: Sequence[DispatcherPresence],
+) -> list[ExpectedOccurrence]:
     if again is None:
         return []  # removed meanwhile: nothing is expected of it any more
     return [
         replace(found, was_kept=was_kept(found, keepers))
-        if (found := again.get(slot.scheduled_for, slot)).kind is SlotKind.MISSING
+        if (found := again.get(slot.scheduled_for, slot)).kind is ExpectedOccurrenceKind.MISSING
         else found
         for slot in slots
     ]
@@ -272,8 +279,11 @@ def _put_right(
 
 def _judge(
     reading: Store, looks: Sequence[_Look]
-) -> list[list[tuple[Expected, Slot, OccurrenceVerdict]]]:
-    asked = [Judged(one.record.id, [slot.scheduled_for for slot in one.slots]) for one in looks]
+) -> list[list[tuple[Expected, ExpectedOccurrence, OccurrenceStatus]]]:
+    asked = [
+        OccurrenceStatuses(one.record.id, [slot.scheduled_for for slot in one.slots])
+        for one in looks
+    ]
     verdicts = reading.judge_many(asked)
     now = reading.now()
     return [
@@ -285,7 +295,9 @@ def _judge(
     ]
 
 
-def _told(reading: Store, record: ScheduleRecord, one: Expected, found: tuple[Slot, Cause]) -> Slot:
+def _told(
+    reading: Store, record: ScheduleRecord, one: Expected, found: tuple[ExpectedOccurrence, Cause]
+) -> ExpectedOccurrence:
     """Return a missing occurrence with its cause, unless it was run under other time-zone rules."""
     slot, cause = found
     around = neighbourhood(one)
@@ -301,7 +313,7 @@ def _told(reading: Store, record: ScheduleRecord, one: Expected, found: tuple[Sl
             )
         )
         if page.records:
-            return replace(slot, kind=SlotKind.PRESENT, run_id=page.records[0].id)
+            return replace(slot, kind=ExpectedOccurrenceKind.PRESENT, run_id=page.records[0].id)
     return replace(slot, cause=cause)
 
 
@@ -336,7 +348,7 @@ def read_signs(
     return [
         signs_of(
             one,
-            Known(
+            VitalsInput(
                 runs=runs.get(one.id, ()),
                 ends=ends.get(one.id, NO_ENDS),
                 is_checked=check_name(one.definition.call.task) in named,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.domain.effects import Choice
 from duly.domain.enums import Effects, Origin, RunState
 from duly.domain.ids import identity_text
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.domain.runs import RunRecord, TaskPolicy
-    from duly.store.ports.effects import AddVerdict, Rerun, SettleDoubt, TaskOrder
+    from duly.store.ports.effects import AddVerdict, Rerun, ResolveAmbiguousRun, TaskOrder
 
 OPEN_TO_END = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
 REPEATABLE = frozenset(RunState) - OPEN_TO_END
@@ -34,12 +34,12 @@ def unsafe_among(policies: Mapping[str, TaskPolicy]) -> list[str]:
     return sorted(name for name, one in policies.items() if one.effects is Effects.UNSAFE)
 
 
-def restricted_subject(tasks: list[str]) -> Subject:
+def restricted_subject(tasks: list[str]) -> AuditSubject:
     """Return what is told when programs of older schemas are refused from now on."""
-    return Subject(name="programs", after={"schema_min": EFFECTS_SCHEMA, "because_of": tasks})
+    return AuditSubject(name="programs", after={"schema_min": EFFECTS_SCHEMA, "because_of": tasks})
 
 
-def doubt_to_settle(record: RunRecord | None, command: SettleDoubt) -> RunRecord:
+def doubt_to_settle(record: RunRecord | None, command: ResolveAmbiguousRun) -> RunRecord:
     """Return the run that an order is about, if it is in the doubt that was looked into."""
     if record is None or record.tenant != command.tenant:
         raise unknown_run(command.id)
@@ -55,7 +55,7 @@ def doubt_to_settle(record: RunRecord | None, command: SettleDoubt) -> RunRecord
     return record
 
 
-def settled_subject(record: RunRecord, command: SettleDoubt) -> Subject:
+def settled_subject(record: RunRecord, command: ResolveAmbiguousRun) -> AuditSubject:
     """Return what is told of a doubt that was settled."""
     return run_subject(
         record.id,
@@ -73,13 +73,13 @@ def is_settled_by(command: AddVerdict, record: RunRecord) -> bool:
     return record.state is RunState.AMBIGUOUS and record.tries.fence == command.doubt
 
 
-def verdict_subject(record: RunRecord, command: AddVerdict) -> Subject:
+def verdict_subject(record: RunRecord, command: AddVerdict) -> AuditSubject:
     """Return what is told of what was found about a run."""
     after = {"finding": str(command.finding), "by": command.by}
     return run_subject(record.id, record.tenant, after=after)
 
 
-def _settled_facts(command: SettleDoubt) -> dict[str, Any]:
+def _settled_facts(command: ResolveAmbiguousRun) -> dict[str, Any]:
     facts: dict[str, Any] = {"choice": str(command.choice), "advised": command.advised}
     if command.choice is Choice.RECONCILE:
         facts["done"] = command.is_done
@@ -90,9 +90,9 @@ def _settled_facts(command: SettleDoubt) -> dict[str, Any]:
     return facts
 
 
-def task_subject(task: str, before: TaskOrder, after: TaskOrder) -> Subject:
+def task_subject(task: str, before: TaskOrder, after: TaskOrder) -> AuditSubject:
     """Return what is told of an order about a task."""
-    return Subject(name=task, before=_order_facts(before), after=_order_facts(after))
+    return AuditSubject(name=task, before=_order_facts(before), after=_order_facts(after))
 
 
 def _order_facts(order: TaskOrder) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def same_rerun(known: RunRecord, command: Rerun) -> RunRecord:
     return known
 
 
-def rerun_subject(record: RunRecord, command: Rerun) -> Subject:
+def rerun_subject(record: RunRecord, command: Rerun) -> AuditSubject:
     """Return what is told of a run that repeats another."""
     after = {"origin": str(command.origin), "of": record.id.hex()}
     return run_subject(command.new_id, record.tenant, after=after)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from duly.domain.enums import Origin
 from duly.domain.runs import MAKING_GOOD
-from duly.store.ports.transfer import KINDS, LEDGER, PAGE, PARTS, PLACES, Bundle, ColumnKind
+from duly.store.ports.transfer import KINDS, LEDGER, PAGE, PARTS, PLACES, ColumnKind, TransferUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,12 +35,12 @@ class Exporting(ABC):
     def belonging(self, part: Part, column: str, keys: Sequence[Value]) -> list[PartRow]:
         """Return the rows of a part that belong to some heads, in the order of its key."""
 
-    def bundles(self) -> Iterator[Bundle]:
+    def bundles(self) -> Iterator[TransferUnit]:
         """Return all there is, in the order in which it is moved."""
         for kind in KINDS:
             yield from self._of_kind(kind)
 
-    def _of_kind(self, kind: Kind) -> Iterator[Bundle]:
+    def _of_kind(self, kind: Kind) -> Iterator[TransferUnit]:
         part = PARTS[kind.head]
         is_bounded = kind.head == "runs" and not self._has_history
         condition = OPEN_RUNS if is_bounded else None
@@ -51,11 +51,11 @@ class Exporting(ABC):
                 return
             after = heads[-1]
 
-    def _bundles(self, kind: Kind, heads: list[PartRow]) -> list[Bundle]:
+    def _bundles(self, kind: Kind, heads: list[PartRow]) -> list[TransferUnit]:
         key = PARTS[kind.head].key[0]
-        found = [Bundle(kind, {kind.head: [head]}) for head in heads]
-        owners: dict[Value, list[Bundle]] = {}
-        lines: dict[Value, list[Bundle]] = {}
+        found = [TransferUnit(kind, {kind.head: [head]}) for head in heads]
+        owners: dict[Value, list[TransferUnit]] = {}
+        lines: dict[Value, list[TransferUnit]] = {}
         for bundle in found:
             owners.setdefault(bundle.head[key], []).append(bundle)
             if kind.head == "runs":
@@ -67,7 +67,7 @@ class Exporting(ABC):
                     cast("dict[str, list[PartRow]]", bundle.rows).setdefault(name, []).append(row)
         return [self._told(bundle) for bundle in found]
 
-    def _told(self, bundle: Bundle) -> Bundle:
+    def _told(self, bundle: TransferUnit) -> TransferUnit:
         if bundle.kind.head == "runs":
             return with_place(bundle)
         if bundle.kind.head == "schedules" and not self._has_history:
@@ -75,7 +75,7 @@ class Exporting(ABC):
         return bundle
 
 
-def with_place(bundle: Bundle) -> Bundle:
+def with_place(bundle: TransferUnit) -> TransferUnit:
     """Return an open run with its place in the queue, where the queue was not asked for it."""
     if any(place in bundle.rows for place in ("outcomes", *PLACES)):
         return bundle
@@ -91,10 +91,10 @@ def with_place(bundle: Bundle) -> Bundle:
         "charged": 0,
         "begun_at": None,
     }
-    return Bundle(bundle.kind, {**bundle.rows, "ready": [place]})
+    return TransferUnit(bundle.kind, {**bundle.rows, "ready": [place]})
 
 
-def without_history(bundle: Bundle, as_of: int) -> Bundle:
+def without_history(bundle: TransferUnit, as_of: int) -> TransferUnit:
     """Return a schedule of which nobody is told what has become of what is over."""
     rows = {name: found for name, found in bundle.rows.items() if name != "skips"}
     state = dict(bundle.rows["schedule_state"][0])
@@ -102,7 +102,7 @@ def without_history(bundle: Bundle, as_of: int) -> Bundle:
         pending = state["next_for"] if state["next_for"] is not None else state["held_for"]
         until = as_of if pending is None else cast("int", pending) - 1
         state["pruned_through"] = max(until, cast("int", state["pruned_through"] or until))
-    return Bundle(bundle.kind, {**rows, "schedule_state": [state]})
+    return TransferUnit(bundle.kind, {**rows, "schedule_state": [state]})
 
 
 def part_row(part: Part, row: Row) -> PartRow:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.enums import Overlap, RunState, SkipReason
 from duly.domain.ids import identity_text
-from duly.domain.limits import Why, capped_place, why_text
-from duly.domain.policies import GATELESS, Coming, Gate, enter, gate_of, may_go_on
+from duly.domain.limits import LimitReason, capped_place, why_text
+from duly.domain.policies import GATELESS, Gate, GateEntryOutcome, enter, gate_of, may_go_on
 from duly.errors import Conflict
 
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
-    from duly.domain.runs import Tries
+    from duly.domain.runs import AttemptCounts
     from duly.domain.schedules import Definition, ScheduleRecord
     from duly.store.ports.schedules import NewRun
 
@@ -35,10 +35,10 @@ OVERLAP = "overlap"
 def blocked_reason(gate: str) -> str:
     """Return why a run waits at a gate: for an earlier one, or for a place at a limit."""
     place = capped_place(gate)
-    return OVERLAP if place is None else why_text(Why.CAP, place)
+    return OVERLAP if place is None else why_text(LimitReason.CAP, place)
 
 
-class Comer(NamedTuple):
+class IncomingRun(NamedTuple):
     """A run of a schedule that comes to its gate, before it is written."""
 
     run_id: RunId
@@ -49,14 +49,14 @@ class Comer(NamedTuple):
     """The schedule's run that went ahead before, if there was one."""
 
 
-def comer_of(record: ScheduleRecord, definition: Definition, run_id: RunId) -> Comer:
+def comer_of(record: ScheduleRecord, definition: Definition, run_id: RunId) -> IncomingRun:
     """Return a run of a schedule as one that comes, under a definition of it."""
     policy = definition.overlap
     gate = gate_of(policy, record.tenant, record.id, definition.serialize_by)
-    return Comer(run_id, policy, gate, record.active_run)
+    return IncomingRun(run_id, policy, gate, record.active_run)
 
 
-def comer_by_hand(record: ScheduleRecord, new: NewRun) -> Comer:
+def comer_by_hand(record: ScheduleRecord, new: NewRun) -> IncomingRun:
     """Return a run that a person asks of a schedule: under its policy, or the one he names."""
     definition = record.definition
     if new.overlap is not None:
@@ -64,16 +64,16 @@ def comer_by_hand(record: ScheduleRecord, new: NewRun) -> Comer:
     return comer_of(record, definition, new.id)
 
 
-def comer_again(record: ScheduleRecord, definition: Definition, run_id: RunId) -> Comer:
+def comer_again(record: ScheduleRecord, definition: Definition, run_id: RunId) -> IncomingRun:
     """Return a dead run that a person brings back: it waits, and takes nobody's place."""
     comer = comer_of(record, definition, run_id)
     return comer if comer.gate is None else comer._replace(policy=Overlap.QUEUE_ALL)
 
 
-class Arrival(NamedTuple):
+class GateDecision(NamedTuple):
     """What is decided about one that comes."""
 
-    coming: Coming
+    coming: GateEntryOutcome
     gate: str | None = None
     """The gate that it takes or waits at."""
     reason: SkipReason | None = None
@@ -83,7 +83,7 @@ class Arrival(NamedTuple):
     """Whose places it has taken: its window begins where the first of theirs does."""
 
 
-FREE = Arrival(Coming.GOES)
+FREE = GateDecision(GateEntryOutcome.GOES)
 
 
 class Gates(ABC):
@@ -142,7 +142,9 @@ class Gates(ABC):
         """Close an open run as replaced, or ask its worker to stop; True if it is closed now."""
 
     @abstractmethod
-    def stand(self, run_id: RunId, arrival: Arrival, priority: int, tries: Tries) -> None:
+    def stand(
+        self, run_id: RunId, arrival: GateDecision, priority: int, tries: AttemptCounts
+    ) -> None:
         """Let a run wait; the one in its way gets its priority, if that is more urgent (M3)."""
 
     def is_open(self, run_id: RunId) -> bool:
@@ -156,7 +158,7 @@ class Gates(ABC):
         """
         return self.is_open(run_id) and not self.waits(run_id)
 
-    def arrive(self, comer: Comer) -> Arrival:
+    def arrive(self, comer: IncomingRun) -> GateDecision:
         """Decide about a run that comes; whoever asks writes it, as it was decided."""
         if comer.policy is Overlap.ALLOW:
             return FREE
@@ -180,12 +182,12 @@ class Gates(ABC):
             entry.coming,
             holder if holder is not None else next(iter(waiting), None),
         )
-        if coming is Coming.WAITS and in_the_way is None:
+        if coming is GateEntryOutcome.WAITS and in_the_way is None:
             # Whoever was in the way is not any more: it need not wait to be let go.
-            coming = Coming.GOES
-        return Arrival(coming, gate, entry.reason, in_the_way, tuple(stands_for))
+            coming = GateEntryOutcome.GOES
+        return GateDecision(coming, gate, entry.reason, in_the_way, tuple(stands_for))
 
-    def is_free(self, comer: Comer) -> bool:
+    def is_free(self, comer: IncomingRun) -> bool:
         """Say whether a run that came now would find nobody; nothing is changed by asking."""
         if comer.policy is Overlap.ALLOW:
             return True
@@ -209,7 +211,7 @@ class Gates(ABC):
         self.let_go(gate, waiting[0])
         return True
 
-    def _went_elsewhere(self, comer: Comer) -> RunId | None:
+    def _went_elsewhere(self, comer: IncomingRun) -> RunId | None:
         """Return the schedule's last run if it is open and went ahead without this gate.
 
         The policy has been changed since; who comes now still finds it in the way. If it had no
@@ -224,13 +226,13 @@ class Gates(ABC):
             self.take(comer.gate, last)
         return last
 
-    def _skip_or_go(self, comer: Comer) -> Arrival:
+    def _skip_or_go(self, comer: IncomingRun) -> GateDecision:
         """Decide where nobody waits: by the schedule's last run alone, which nobody need note."""
         assert comer.policy in GATELESS, "the others have a gate"
         last = comer.last_let_go
         if last is None or last == comer.run_id or not self.is_open(last):
             return FREE
-        return Arrival(Coming.SKIPPED, None, SkipReason.OVERLAP, last)
+        return GateDecision(GateEntryOutcome.SKIPPED, None, SkipReason.OVERLAP, last)
 
 
 def closed_state(state: RunState, replaced_by: RunId | None) -> tuple[RunState, RunId | None]:
@@ -240,7 +242,7 @@ def closed_state(state: RunState, replaced_by: RunId | None) -> tuple[RunState, 
     return RunState.REPLACED, replaced_by
 
 
-def in_the_way(schedule: str, arrival: Arrival) -> Conflict:
+def in_the_way(schedule: str, arrival: GateDecision) -> Conflict:
     """Return the error for a run that a person asks for, and that may neither go nor wait."""
     assert arrival.in_the_way is not None, "somebody is in the way"
     run = identity_text(arrival.in_the_way)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from duly.domain.enums import Lane, Overlap
-from duly.domain.policies import Coming, gate_of
-from duly.domain.runs import Tries
+from duly.domain.policies import GateEntryOutcome, gate_of
+from duly.domain.runs import AttemptCounts
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.store.gates import Comer
+from duly.store.gates import IncomingRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from duly.domain.fire_planning import PlannedRun, Settlement
     from duly.domain.ids import RunId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.gates import Arrival, Gates
+    from duly.store.gates import GateDecision, Gates
     from duly.store.ports.schedules import NewRun
     from duly.store.records import Row
 
-_UNTRIED = Tries()
+_UNTRIED = AttemptCounts()
 LANE_OFFSETS = {Lane.LIVE: 0, Lane.CATCH_UP: 100, Lane.BACKFILL: 200}
 """Added to the priority in the queue, so that one order expresses lanes and priorities."""
 
@@ -39,7 +39,7 @@ def share_of(tenant: str) -> str:
 
 
 @dataclass(slots=True)
-class Ground:
+class ScheduleState:
     """What of a schedule's row a settlement builds on, and leaves changed."""
 
     schedule_id: ScheduleId
@@ -72,22 +72,22 @@ class Ground:
         by = definition.serialize_by
         return gate_of(definition.overlap, self.tenant, self.schedule_id, by)
 
-    def comer(self, run_id: RunId) -> Comer:
+    def comer(self, run_id: RunId) -> IncomingRun:
         """Return a run of the schedule as one that comes to its gate."""
-        return Comer(run_id, self.overlap, self.gate, self.active_run)
+        return IncomingRun(run_id, self.overlap, self.gate, self.active_run)
 
 
-def ground_from(state: Sequence[Any]) -> Ground:
+def ground_from(state: Sequence[Any]) -> ScheduleState:
     """Return what settling builds on, from the columns of a schedule's state in their order."""
-    ground = Ground(*state)
+    ground = ScheduleState(*state)
     ground.overlap = Overlap(ground.overlap)
     return ground
 
 
-def ground_of(record: ScheduleRecord) -> Ground:
+def ground_of(record: ScheduleRecord) -> ScheduleState:
     """Return what settling builds on, under the definition in force."""
     call = record.definition.call
-    ground = Ground(
+    ground = ScheduleState(
         schedule_id=record.id,
         tenant=record.tenant,
         shard=record.shard,
@@ -116,7 +116,7 @@ class RunBefore:
     scheduled_for: int
 
 
-class Gathering(ABC):
+class SettlementBatch(ABC):
     """What is gathered in one transaction, to be written together."""
 
     ID, TENANT, SCHEDULE, NUMBER, KEY, TASK, ARGUMENTS, QUEUE = range(8)
@@ -127,12 +127,12 @@ class Gathering(ABC):
     def __init__(self, now: int) -> None:
         self._now = now
         self._runs: list[Row] = []
-        self._grounds: list[Ground] = []
+        self._grounds: list[ScheduleState] = []
         """The ground of each run."""
         self._unsure: list[RunBefore] = []
         self._skips: dict[tuple[bytes, int], Row] = {}
         self._owed: dict[tuple[bytes, int], Row] = {}
-        self._arrivals: dict[bytes, Arrival] = {}
+        self._arrivals: dict[bytes, GateDecision] = {}
         """What was decided about runs that have come to a gate."""
         self._made = 0
 
@@ -145,14 +145,14 @@ class Gathering(ABC):
         """Return the gates of the store, within the transaction."""
 
     @abstractmethod
-    def write_runs(self, rows: list[Row], arrivals: Mapping[bytes, Arrival]) -> set[bytes]:
+    def write_runs(self, rows: list[Row], arrivals: Mapping[bytes, GateDecision]) -> set[bytes]:
         """Insert runs and queue those that are new and do not wait at a gate; return their ids."""
 
     @abstractmethod
     def write_ranges(self, skips: list[Row], owed: list[Row]) -> None:
         """Insert skips and what is owed; of ranges that begin alike the longer one holds."""
 
-    def add(self, ground: Ground, settlement: Settlement) -> None:
+    def add(self, ground: ScheduleState, settlement: Settlement) -> None:
         """Take a settlement up."""
         now, last_for = self._now, ground.last_for
         for run in settlement.runs:
@@ -173,7 +173,7 @@ class Gathering(ABC):
             ends = (owed.schedule_id, owed.first_for, owed.last_for)
             _longer(self._owed, (*ends, owed.definition_number, ground.shard, now))
 
-    def is_free(self, ground: Ground, settlement: Settlement) -> bool:
+    def is_free(self, ground: ScheduleState, settlement: Settlement) -> bool:
         """Say whether the runs of a settlement would find nobody in their way."""
         if ground.overlap is Overlap.ALLOW:
             return True
@@ -205,7 +205,7 @@ class Gathering(ABC):
         self._made += len(made)
         self._runs, self._grounds, self._unsure, self._arrivals = [], [], [], {}
 
-    def _arrive(self, ground: Ground, run: PlannedRun) -> bool:
+    def _arrive(self, ground: ScheduleState, run: PlannedRun) -> bool:
         """Let a run come to its gate; False if it is not made, because it is there or skipped."""
         gates = self.gates()
         if gates.exists(run.run_id):
@@ -214,14 +214,14 @@ class Gathering(ABC):
             # The one that it replaces may be among them, and has to be there to make way.
             self._write_runs()
         arrival = gates.arrive(ground.comer(run.run_id))
-        ground.overlaps += arrival.coming is not Coming.GOES
-        if arrival.coming is Coming.SKIPPED:
+        ground.overlaps += arrival.coming is not GateEntryOutcome.GOES
+        if arrival.coming is GateEntryOutcome.SKIPPED:
             at = run.scheduled_for
             row = (ground.schedule_id, at, at, 1, arrival.reason, arrival.in_the_way, self._now)
             _longer(self._skips, row)
             return False
         self._arrivals[run.run_id] = arrival
-        if arrival.coming is Coming.GOES:
+        if arrival.coming is GateEntryOutcome.GOES:
             ground.active_run = run.run_id
             gates.gone.add(run.run_id)
             if arrival.gate is not None:
@@ -231,7 +231,7 @@ class Gathering(ABC):
             gates.stand(run.run_id, arrival, priority, _UNTRIED)
         return True
 
-    def _ask(self, ground: Ground, run: PlannedRun) -> None:
+    def _ask(self, ground: ScheduleState, run: PlannedRun) -> None:
         place = len(self._runs)
         self._unsure.append(RunBefore(place, ground.schedule_id, run.run_id, run.scheduled_for))
 
@@ -254,7 +254,7 @@ class Gathering(ABC):
             self._runs[question.place] = row[: self.WINDOW] + window + row[self.WINDOW + 1 :]
 
 
-def settled_row(ground: Ground, run: PlannedRun, window_from: int | None, now: int) -> Row:
+def settled_row(ground: ScheduleState, run: PlannedRun, window_from: int | None, now: int) -> Row:
     """Return the row of a run that an occurrence becomes."""
     return (
         run.run_id,

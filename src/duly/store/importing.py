@@ -12,13 +12,13 @@ from hashlib import blake2b
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, cast
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.domain.enums import Lane
 from duly.domain.ids import ScheduleId, identity_text, shard_of
 from duly.domain.policies import gate_of
 from duly.errors import Conflict
 from duly.store.gathering import LANE_OFFSETS, share_of
-from duly.store.ports.transfer import LEDGER, PAGE, PARTS, Bundle, Imported, OnConflict
+from duly.store.ports.transfer import LEDGER, PAGE, PARTS, Imported, OnConflict, TransferUnit
 from duly.store.records import read_definition, stored_arguments
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Importing(ABC):
         """Tell dispatchers of timers (ref, due, shard) that fall due soon."""
 
     @abstractmethod
-    def finish(self, subject: Subject) -> None:
+    def finish(self, subject: AuditSubject) -> None:
         """Write tallies, the oldest program that may go on, and the audit entry."""
 
     def carry_out(self) -> Imported:
@@ -148,7 +148,7 @@ class Importing(ABC):
         if self._conflicts:
             raise self._conflict()
         after = {"source": command.source, "as_of": command.as_of, **self._taken}
-        self.finish(Subject(name=command.source, id=command.id, after=after))
+        self.finish(AuditSubject(name=command.source, id=command.id, after=after))
         imported = Imported(dict(self._taken), dict(self._skipped))
         if command.is_dry_run:
             raise _NotMeantError(imported)
@@ -160,7 +160,7 @@ class Importing(ABC):
         remedy = "import into an empty store, or give --on-conflict skip to leave them out"
         return Conflict("import", self._command.source, problem, remedy)
 
-    def _take(self, page: list[Bundle]) -> None:
+    def _take(self, page: list[TransferUnit]) -> None:
         kind = page[0].kind
         if kind.head == "workers":
             self._take_workers(page)
@@ -179,7 +179,7 @@ class Importing(ABC):
         self._tell(parts)
         self._taken[kind.name] += written
 
-    def _without_conflicts(self, page: list[Bundle]) -> list[Bundle]:
+    def _without_conflicts(self, page: list[TransferUnit]) -> list[TransferUnit]:
         """Return those bundles in whose way there is nothing."""
         in_the_way: dict[int, str] = {}
         for name in page[0].kind.parts:
@@ -200,7 +200,7 @@ class Importing(ABC):
                 self._conflicts.append(f"{label(page[place])} {_SAID[problem]}")
         return [bundle for place, bundle in enumerate(page) if place not in in_the_way]
 
-    def _is_wanted(self, bundle: Bundle) -> bool:
+    def _is_wanted(self, bundle: TransferUnit) -> bool:
         """Say whether what a bundle refers to was taken in."""
         owner = bundle.head.get("backfill_id") or bundle.head.get("schedule_id")
         if owner is None or owner not in self._left_out:
@@ -208,12 +208,12 @@ class Importing(ABC):
         self._leave_out(bundle)
         return False
 
-    def _leave_out(self, bundle: Bundle) -> None:
+    def _leave_out(self, bundle: TransferUnit) -> None:
         self._skipped[bundle.kind.name] += 1
         if bundle.kind.head in {"schedules", "backfills"}:
             self._left_out.add(bundle.head["id"])
 
-    def _take_workers(self, page: list[Bundle]) -> None:
+    def _take_workers(self, page: list[TransferUnit]) -> None:
         for bundle in page:
             row = dict(bundle.head)
             known = cast("int", row["id"])
@@ -268,7 +268,7 @@ class Importing(ABC):
                 self.announce(kind, timers)
 
 
-def completed(bundle: Bundle, shards: int) -> dict[str, list[PartRow]]:
+def completed(bundle: TransferUnit, shards: int) -> dict[str, list[PartRow]]:
     """Return the rows of a bundle with what follows from others, under the names of columns."""
     rows = {name: [dict(row) for row in found] for name, found in bundle.rows.items()}
     if bundle.kind.head == "schedules":
@@ -318,7 +318,7 @@ def _complete_run(rows: dict[str, list[PartRow]]) -> None:
         row["is_gated"] = True  # its end is looked at by itself, whatever it holds
 
 
-def label(bundle: Bundle) -> str:
+def label(bundle: TransferUnit) -> str:
     """Return how a message calls a bundle."""
     head = bundle.head
     name = str(head.get("name") or head.get("key") or "")

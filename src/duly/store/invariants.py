@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.ids import identity_text
 from duly.store.migrating import changed_migrations, compare
-from duly.store.ports.maintenance import Finding
+from duly.store.ports.maintenance import IntegrityFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,10 +31,10 @@ class Invariant:
     statement: str
     """Its one column names the culprit."""
 
-    def finding(self, culprit: object) -> Finding:
+    def finding(self, culprit: object) -> IntegrityFinding:
         """Return what is told of a culprit."""
         named = identity_text(culprit) if isinstance(culprit, bytes) else str(culprit)
-        return Finding(self.what, self.detail.format(named), DEFECT)
+        return IntegrityFinding(self.what, self.detail.format(named), DEFECT)
 
 
 INVARIANTS = (
@@ -194,9 +194,13 @@ EFFECTS = (
 """About effects, scope and verdicts."""
 
 
-def migration_findings(known: Sequence[Migration], has: Applied, name: str) -> Iterator[Finding]:
+def migration_findings(
+    known: Sequence[Migration], has: Applied, name: str
+) -> Iterator[IntegrityFinding]:
     """Find what is wrong with the migrations of a store."""
     yield from changed_migrations(known, has)
     status = compare(known, has, name)
     if status.problem is not None:
-        yield Finding("schema", f"the store {status.problem}", "run `duly db migrate`, or upgrade")
+        yield IntegrityFinding(
+            "schema", f"the store {status.problem}", "run `duly db migrate`, or upgrade"
+        )

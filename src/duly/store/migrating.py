@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from duly.errors import SchemaMismatch
-from duly.store.ports.maintenance import Finding, Migration, SchemaStatus
+from duly.store.ports.maintenance import IntegrityFinding, Migration, SchemaStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,11 +107,11 @@ def refuse_untimely(status: SchemaStatus, phase: str | None) -> None:
             raise SchemaMismatch(status.store, problem, "run `duly db migrate --phase pre` first")
 
 
-def changed_migrations(known: Sequence[Migration], has: Applied) -> Iterator[Finding]:
+def changed_migrations(known: Sequence[Migration], has: Applied) -> Iterator[IntegrityFinding]:
     """Find migrations whose text is not what was applied."""
     ours = {migration.number: migration for migration in known}
     for number, phase, title, checksum, _ in has.rows:
         migration = ours.get(number)
         if migration is not None and migration.checksum != checksum:
             detail = f"{number:04}_{phase}_{title} is not as it was when it was applied"
-            yield Finding("migration", detail, CHANGED)
+            yield IntegrityFinding("migration", detail, CHANGED)

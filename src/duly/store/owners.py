@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.audit import Subject, instant_text
-from duly.domain.quotas import GONE, Counted, GoneRecord, Quota, gone_key, gone_record
+from duly.domain.audit import AuditSubject, instant_text
+from duly.domain.quotas import GONE, Counted, DepartedOwner, Quota, gone_key, gone_record
 from duly.errors import NotFound
 
 if TYPE_CHECKING:
     from duly.store.ports.operations import MarkOwner
-    from duly.store.quotas import Setting
+    from duly.store.quotas import QuotaWriter
 
 
 GONE_END = GONE[:-1] + chr(ord(GONE[-1]) + 1)
 """For SQL: behind all scopes that begin as those do under which somebody is gone."""
 
 
-def mark_gone(setting: Setting, command: MarkOwner) -> GoneRecord:
+def mark_gone(setting: QuotaWriter, command: MarkOwner) -> DepartedOwner:
     """Remember that an owner is gone."""
     key = gone_key(command.tenant, command.owner)
     known = setting.hold(key)
@@ -41,7 +41,7 @@ def mark_gone(setting: Setting, command: MarkOwner) -> GoneRecord:
     return gone_record(said)
 
 
-def mark_back(setting: Setting, command: MarkOwner) -> GoneRecord:
+def mark_back(setting: QuotaWriter, command: MarkOwner) -> DepartedOwner:
     """Forget that an owner is gone."""
     key = gone_key(command.tenant, command.owner)
     known = setting.hold(key)
@@ -54,14 +54,14 @@ def mark_back(setting: Setting, command: MarkOwner) -> GoneRecord:
 
 
 def _subject(
-    command: MarkOwner, before: GoneRecord | None = None, after: GoneRecord | None = None
-) -> Subject:
-    return Subject(
+    command: MarkOwner, before: DepartedOwner | None = None, after: DepartedOwner | None = None
+) -> AuditSubject:
+    return AuditSubject(
         name=command.owner, tenant=command.tenant, before=_facts(before), after=_facts(after)
     )
 
 
-def _facts(record: GoneRecord | None) -> dict[str, Any] | None:
+def _facts(record: DepartedOwner | None) -> dict[str, Any] | None:
     if record is None:
         return None
     return {"gone_at": instant_text(record.gone_at), "said_by": record.said_by}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.domain.quotas import (
     MOST_MAX,
     WINDOW_US,
@@ -44,7 +44,7 @@ COUNTED_FROM_US = 2 * WINDOW_US
 """How far back ids are looked at for schedules of the last minute: an id is made before its row."""
 
 
-class Counting(ABC):
+class QuotaCounter(ABC):
     """Counts what orders have made, in their own transaction."""
 
     @abstractmethod
@@ -132,7 +132,7 @@ class Counting(ABC):
             raise over_quota(bound, len(earlier), wait_us=wait_us)
 
 
-class Setting(ABC):
+class QuotaWriter(ABC):
     """A transaction in which quotas are set."""
 
     now: int
@@ -150,7 +150,7 @@ class Setting(ABC):
         """Remove what was set for a scope."""
 
     @abstractmethod
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
 
     def set(self, command: SetQuotas) -> list[Quota]:
@@ -205,5 +205,7 @@ def _facts(quotas: Iterable[Quota]) -> dict[str, Any] | None:
     return {str(one.counted): one.most for one in in_order(quotas)} or None
 
 
-def _subject(key: QuotaKey, before: dict[str, Any] | None, after: dict[str, Any] | None) -> Subject:
-    return Subject(name=key.scope, tenant=key.tenant, before=before, after=after)
+def _subject(
+    key: QuotaKey, before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> AuditSubject:
+    return AuditSubject(name=key.scope, tenant=key.tenant, before=before, after=after)

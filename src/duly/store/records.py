@@ -14,36 +14,36 @@ from duly.domain.effects import EffectRecord, EffectState
 from duly.domain.enums import Finding, Lane, Missed, Origin, RunState, ScheduleStatus, SkipReason
 from duly.domain.ids import RunId, ScheduleId
 from duly.domain.runs import (
+    AttemptCounts,
     DelayedRecord,
     Progress,
     RunRecord,
     SkipRecord,
-    Tries,
     policy_under,
     stored_policy,
 )
 from duly.domain.schedules import (
     Call,
+    CatchUpRange,
     Definition,
-    Owed,
-    Pending,
+    NextOccurrence,
     ScheduleRecord,
     canonical_json,
     definition_from_json,
 )
 from duly.domain.vitals import Fault, RunVital
 from duly.store.ports.dispatch import (
+    CatchUpRangeRecord,
     LeaseKey,
     LeaseRecord,
     Member,
     MemberId,
     MemberKind,
-    OwedRecord,
     Timer,
     TimerKind,
 )
 from duly.store.ports.effects import VerdictRecord
-from duly.store.ports.execution import Hold, LossKind, LostClaim
+from duly.store.ports.execution import ClaimRef, LostClaim, LostClaimReason
 from duly.store.ports.operations import QueueRecord
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def stored_arguments(text: str) -> str:
 
 def schedule_record(row: Row) -> ScheduleRecord:
     """Return a schedule."""
-    pending = None if row[10] is None else Pending(row[10], row[11])
+    pending = None if row[10] is None else NextOccurrence(row[10], row[11])
     return ScheduleRecord(
         id=ScheduleId(row[0]),
         tenant=row[1],
@@ -146,7 +146,7 @@ def run_record(row: Row) -> RunRecord:
         state=_STATES[row[19]],
         state_reason=row[20],
         finished_at=row[21],
-        tries=Tries(row[22], row[23], row[24], row[25]),
+        tries=AttemptCounts(row[22], row[23], row[24], row[25]),
         worker=row[26],
         claimed_at=row[27],
         started_at=row[28],
@@ -191,15 +191,15 @@ def skip_record(row: Row) -> SkipRecord:
     )
 
 
-def owed_record(row: Row) -> OwedRecord:
+def owed_record(row: Row) -> CatchUpRangeRecord:
     """Return a range of occurrences that are still to be settled."""
-    owed = Owed(
+    owed = CatchUpRange(
         schedule_id=ScheduleId(row[0]),
         first_for=row[1],
         last_for=row[2],
         definition_number=row[3],
     )
-    return OwedRecord(owed=owed, shard=row[4], created_at=row[5])
+    return CatchUpRangeRecord(owed=owed, shard=row[4], created_at=row[5])
 
 
 def audit_entry(row: Row) -> AuditEntry:
@@ -248,14 +248,14 @@ def timer(row: Row) -> Timer:
     return Timer(kind, ref, shard, due_at, scheduled_for, generation, definition_number)
 
 
-def lost_claim(row: Row, kind: LossKind) -> LostClaim:
+def lost_claim(row: Row, kind: LostClaimReason) -> LostClaim:
     """Read a claim that somebody else must settle."""
     run_id, worker, *tries, claimed_at, started_at, effects_at, is_unsafe, task, policy = row
     return LostClaim(
-        hold=Hold(RunId(run_id), tries[0]),
+        hold=ClaimRef(RunId(run_id), tries[0]),
         kind=kind,
         worker=MemberId(worker),
-        tries=Tries(*tries),
+        tries=AttemptCounts(*tries),
         task=task,
         policy=policy_under(stored_policy(policy), is_unsafe=is_unsafe),
         claimed_at=claimed_at,

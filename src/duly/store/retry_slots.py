@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 
-class Taken(NamedTuple):
+class ReservedSlots(NamedTuple):
     """Slots without a gap between them, all of them taken."""
 
     first_at: int
@@ -20,24 +20,24 @@ class Taken(NamedTuple):
 class Slots(Protocol):
     """What is taken of one task's calendar, as a store keeps it. Ranges do not overlap."""
 
-    def find(self, instant: int) -> Taken | None:
+    def find(self, instant: int) -> ReservedSlots | None:
         """Return the last range that begins at an instant or before it."""
         ...
 
-    def find_after(self, instant: int) -> Taken | None:
+    def find_after(self, instant: int) -> ReservedSlots | None:
         """Return the first range that begins after an instant."""
         ...
 
-    def put(self, taken: Taken) -> None:
+    def put(self, taken: ReservedSlots) -> None:
         """Write a range, over the one that begins at the same slot if there is one."""
         ...
 
-    def drop(self, taken: Taken) -> None:
+    def drop(self, taken: ReservedSlots) -> None:
         """Remove a range."""
         ...
 
 
-def take_slot(slots: Slots, due_at: int, spacing_us: int) -> int:
+def reserve_retry_time(slots: Slots, due_at: int, spacing_us: int) -> int:
     """Take the first free slot at an instant or after it; return when that is."""
     slot = -(-due_at // spacing_us) * spacing_us
     before = slots.find(slot)
@@ -53,11 +53,11 @@ def take_slot(slots: Slots, due_at: int, spacing_us: int) -> int:
     if after is not None and after.first_at - slot <= spacing_us:
         slots.drop(after)
         last_at = after.last_at
-    slots.put(Taken(first_at, last_at))
+    slots.put(ReservedSlots(first_at, last_at))
     return slot
 
 
-def _behind(taken: Taken | None, slot: int, spacing_us: int) -> int:
+def _behind(taken: ReservedSlots | None, slot: int, spacing_us: int) -> int:
     """Return a slot, or the first behind a range that holds it."""
     if taken is None or slot > taken.last_at:
         return slot

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.domain.enums import Origin, ScheduleStatus, SkipReason
-from duly.domain.fire_planning import Skip, Template, count_between
+from duly.domain.fire_planning import ScheduleVersion, Skip, count_between
 from duly.domain.ids import identity_text, shard_of
-from duly.domain.runs import DelayedRecord, OccurrenceVerdict, VerdictKind
+from duly.domain.runs import DelayedRecord, OccurrenceStatus, OccurrenceStatusKind
 from duly.errors import Conflict, NotFound, UsageError
 from duly.store.ports.dispatch import Timer
 from duly.store.ports.schedules import NEAR_US
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.ids import RunId, ScheduleId
-    from duly.domain.schedules import Call, Definition, Owed, ScheduleRecord
+    from duly.domain.schedules import Call, CatchUpRange, Definition, ScheduleRecord
     from duly.store.ports.schedules import (
         AddedRun,
         AddRuns,
@@ -57,7 +57,7 @@ class FiredOrClosed(Protocol):
         ...
 
 
-class Requested(Protocol):
+class KnownRequest(Protocol):
     """What was asked for once, as far as the same request again looks at it."""
 
     @property
@@ -121,9 +121,9 @@ def triggered_facts(new: NewRun) -> dict[str, Any]:
     return facts if new.overlap is None else facts | {"overlap": str(new.overlap)}
 
 
-def given_up(schedule_id: ScheduleId, owed: Owed, definition: Definition) -> Skip:
+def given_up(schedule_id: ScheduleId, owed: CatchUpRange, definition: Definition) -> Skip:
     """Return the skip that a range becomes when its schedule is deleted."""
-    template = Template(schedule_id, owed.definition_number, definition)
+    template = ScheduleVersion(schedule_id, owed.definition_number, definition)
     count = count_between(template, owed.first_for, owed.last_for)
     return Skip(owed.first_for, owed.last_for, count, SkipReason.DELETED)
 
@@ -175,7 +175,7 @@ def is_current(renewed_at: int, expires_at: int, now: int) -> bool:
     return now < expires_at and renewed_at - now <= ttl_us
 
 
-def refuse_another_request(new: NewRun, known: Requested, fingerprint: str = "") -> None:
+def refuse_another_request(new: NewRun, known: KnownRequest, fingerprint: str = "") -> None:
     """Refuse an id under which something else was asked for; the same again is no conflict."""
     is_same = (known.tenant, known.call) == (new.tenant, new.call)
     if fingerprint and new.fingerprint:
@@ -241,16 +241,16 @@ def no_longer_pending(order: MoveDelayed | CancelDelayed, run: FiredOrClosed) ->
     return Conflict(what, name, f"has fired already, at {moment}", "it can't be moved or cancelled")
 
 
-def unrecorded(record: ScheduleRecord | None, instant: int) -> OccurrenceVerdict:
+def unrecorded(record: ScheduleRecord | None, instant: int) -> OccurrenceStatus:
     """Say what is known about an occurrence that left no trace (M1, D6)."""
     if record is None:
-        return OccurrenceVerdict(instant, VerdictKind.UNKNOWN)
+        return OccurrenceStatus(instant, OccurrenceStatusKind.UNKNOWN)
     coming = record.pending.scheduled_for if record.pending else record.held_for
     if coming is not None and instant >= coming:
-        return OccurrenceVerdict(instant, VerdictKind.PENDING)
+        return OccurrenceStatus(instant, OccurrenceStatusKind.PENDING)
     if record.pruned_through is not None and instant <= record.pruned_through:
-        return OccurrenceVerdict(instant, VerdictKind.UNKNOWN)
-    return OccurrenceVerdict(instant, VerdictKind.MISSING)
+        return OccurrenceStatus(instant, OccurrenceStatusKind.UNKNOWN)
+    return OccurrenceStatus(instant, OccurrenceStatusKind.MISSING)
 
 
 def schedule_timer(record: ScheduleRecord) -> Timer | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunsAlike(Sequence[NewRun]):
+class UniformRuns(Sequence[NewRun]):
     """Runs that are wanted later, under ids that were drawn for them, without keys."""
 
     tenant: str
@@ -80,12 +80,12 @@ class RunsAlike(Sequence[NewRun]):
         return [AddedRun(run_id, due_at, True) for run_id in self.ids]  # noqa: FBT003 - of many
 
 
-def alike_later(command: AddRuns) -> RunsAlike | None:
+def alike_later(command: AddRuns) -> UniformRuns | None:
     """Return the runs of a program's order if they are alike, for later; else None."""
     runs = command.runs
     if command.actor.source != LIBRARY or not runs:
         return None
-    if isinstance(runs, RunsAlike):
+    if isinstance(runs, UniformRuns):
         return runs
     first = runs[0]
     is_later = first.due_at is not None or first.delay_us is not None
@@ -94,7 +94,7 @@ def alike_later(command: AddRuns) -> RunsAlike | None:
     told = _told(first)
     if not all(_told(new) == told and _is_in_nobodys_way(new) for new in runs):
         return None
-    return RunsAlike(
+    return UniformRuns(
         tenant=first.tenant,
         task=first.call.task,
         queue=first.call.queue,

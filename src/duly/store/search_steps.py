@@ -22,13 +22,7 @@ from duly.store.ports.queries import (
     attempt_matches,
 )
 from duly.store.records import audit_entry
-from duly.store.walks import (
-    Span,
-    attempt_walks,
-    plain_walks,
-    run_walks,
-    states_left_by,
-)
+from duly.store.walks import IdRange, attempt_walks, plain_walks, run_walks, states_left_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -327,7 +321,7 @@ def _before(end: bytes | None, walks: tuple[Walk, ...]) -> tuple[Walk, ...]:
         return walks
     ends = [end if walk.span.end is None else min(end, walk.span.end) for walk in walks]
     return tuple(
-        replace(walk, span=Span(walk.span.first, below))
+        replace(walk, span=IdRange(walk.span.first, below))
         for walk, below in zip(walks, ends, strict=True)
     )
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
         AttemptRecord,
         DelayedRecord,
         LineRecord,
-        OccurrenceVerdict,
+        OccurrenceStatus,
         ProgressRecord,
         RunRecord,
         SkipRecord,
     )
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.schedules import CatchUpRange, Definition, ScheduleRecord
     from duly.domain.vitals import DefinitionRecord, LastEnds, RunSpan, RunVital, VitalsFilter
     from duly.store.ports.queries import (
         AttemptFilter,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         RunFilter,
         RunPage,
         ScheduleFilter,
-        Seen,
+        ScheduleSnapshot,
         StoreStatus,
         TenantCounts,
     )
@@ -51,12 +51,14 @@ class ReadsBySnapshot(ABC):
     def _snapshot(self) -> AbstractContextManager[Snapshot]:
         """Open a snapshot; it waits for nobody."""
 
-    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
+    def get_schedule(
+        self, schedule_id: ScheduleId, tenant: str | None = None
+    ) -> ScheduleSnapshot | None:
         """Return a schedule, deleted or not."""
         with self._snapshot() as seen:
             return seen.get_schedule(schedule_id, tenant)
 
-    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+    def find_schedule(self, tenant: str, name: str) -> ScheduleSnapshot | None:
         """Return the schedule of a name."""
         with self._snapshot() as seen:
             return seen.find_schedule(tenant, name)
@@ -149,12 +151,12 @@ class ReadsBySnapshot(ABC):
         with self._snapshot() as seen:
             return seen.list_run_vitals(command)
 
-    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[Owed]:
+    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[CatchUpRange]:
         """Return the ranges a schedule still owes, oldest first."""
         with self._snapshot() as seen:
             return seen.list_owed(schedule_id, limit)
 
-    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceStatus]:
         """Say what is known about each expected occurrence."""
         with self._snapshot() as seen:
             return seen.judge(schedule_id, instants)

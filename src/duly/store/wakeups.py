@@ -48,7 +48,7 @@ class Mail(Protocol):
         ...
 
 
-class Doorplate(NamedTuple):
+class WakeAddress(NamedTuple):
     """Where a place can be rung on its host, and how one finds out whether that is this host."""
 
     port: int
@@ -56,7 +56,7 @@ class Doorplate(NamedTuple):
     """Drawn by the place: another one at the same port, on another host, has another."""
 
     @classmethod
-    def read(cls, address: str) -> Doorplate | None:
+    def read(cls, address: str) -> WakeAddress | None:
         """Read an address; None if it is not one."""
         port, _, token = address.removeprefix(_SCHEME).partition(":")
         try:
@@ -100,7 +100,7 @@ class UdpWakeups:
         self._socket.settimeout(0)
         self._own = self._socket.getsockname()
         self.address = f"{_SCHEME}{self._own[1]}"
-        self.doorplate = Doorplate(self._own[1], SystemDraws().draw(_TOKEN_BYTES))
+        self.doorplate = WakeAddress(self._own[1], SystemDraws().draw(_TOKEN_BYTES))
         self._mail: Mail | None = None
         self._is_woken = self._is_nudged = False
         """Whether somebody has rung, or has ended the wait, while nobody waited."""

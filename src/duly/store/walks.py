@@ -50,14 +50,14 @@ _SAID = {AttemptState.CANCELLED: (RunState.CANCELLED, RunState.REPLACED)}
 """States of a run that an attempt in a state leaves behind, where they are not called alike."""
 
 
-class Span(NamedTuple):
+class IdRange(NamedTuple):
     """Which ids: from one on, and before another; None for no bound."""
 
     first: bytes | None = None
     end: bytes | None = None
 
 
-EVERYWHERE = Span()
+EVERYWHERE = IdRange()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Walk:
     """The columns before the id in the index that it goes by, and their values."""
     terms: tuple[Term, ...] = ()
     """What else is known of its rows, for the index to be found."""
-    span: Span = EVERYWHERE
+    span: IdRange = EVERYWHERE
     is_gathered: bool = False
     """No index has them in order: they are only walked if they are few."""
     has_many: bool = False
@@ -211,10 +211,10 @@ def _strays(command: RunFilter, marks: Marks) -> Walk:
     return Walk(table="runs", column="id", terms=tuple(terms), is_gathered=True)
 
 
-def _span_of_time(command: RunFilter) -> Span:
+def _span_of_time(command: RunFilter) -> IdRange:
     first = None if command.since is None else command.since // 1000 - STRAY_MS
     end = None if command.until is None else command.until // 1000 + STRAY_MS + 1
-    return Span(None if first is None else _id_at(first), None if end is None else _id_at(end))
+    return IdRange(None if first is None else _id_at(first), None if end is None else _id_at(end))
 
 
 def _id_at(stamp_ms: int) -> bytes:

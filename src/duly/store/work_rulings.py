@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from duly.domain.admission import Sharing, begin_behind
 from duly.domain.enums import AttemptState, Lane, RunState
 from duly.domain.ids import identity_text
-from duly.domain.outcomes import Close, Die, Requeue, Wait
-from duly.domain.runs import Reason, Tries
+from duly.domain.outcomes import Close, DeadLetter, Requeue, RetryLater
+from duly.domain.runs import AttemptCounts, Reason
 from duly.errors import Conflict, LeaseLost, NotFound
 from duly.store.gathering import LANE_OFFSETS
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.domain.outcomes import Conclusion, Next
     from duly.domain.runs import AttemptRecord, LogLine
-    from duly.store.ports.execution import ClaimRuns, Finish, Report
+    from duly.store.ports.execution import ClaimRuns, FinishAttempt, Report
     from duly.store.ports.maintenance import Retention
 
 WORKERS_KEPT_US = 90 * 24 * 3_600 * 1_000_000
@@ -56,13 +56,13 @@ def first_priority(command: ClaimRuns) -> int | None:
     return None if lane is Lane.LIVE else LANE_OFFSETS[lane]
 
 
-def claimed_tries(tries: Tries, now: int) -> Tries:
+def claimed_tries(tries: AttemptCounts, now: int) -> AttemptCounts:
     """Return the tries of a run with a new claim counted in."""
     begun_at = now if tries.begun_at is None else tries.begun_at
-    return Tries(tries.fence + 1, tries.attempt + 1, tries.charged, begun_at)
+    return AttemptCounts(tries.fence + 1, tries.attempt + 1, tries.charged, begun_at)
 
 
-def ended_tries(tries: Tries, conclusion: Conclusion) -> Tries:
+def ended_tries(tries: AttemptCounts, conclusion: Conclusion) -> AttemptCounts:
     """Return the tries of a run after a claim of it has ended: what was not started is free."""
     return tries._replace(
         attempt=tries.attempt if conclusion.is_started else tries.attempt - 1,
@@ -70,7 +70,7 @@ def ended_tries(tries: Tries, conclusion: Conclusion) -> Tries:
     )
 
 
-def put_off_tries(tries: Tries) -> Tries:
+def put_off_tries(tries: AttemptCounts) -> AttemptCounts:
     """Return the tries of a run whose claim was ended before it began: nothing of it was used up.
 
     The fence stays grown, for it is never given out twice; what was never begun has not begun.
@@ -79,32 +79,32 @@ def put_off_tries(tries: Tries) -> Tries:
     return tries._replace(attempt=attempt, begun_at=tries.begun_at if attempt else None)
 
 
-def retried_tries(tries: Tries) -> Tries:
+def retried_tries(tries: AttemptCounts) -> AttemptCounts:
     """Return the tries of a dead run that is queued again: its budget and its time begin anew."""
     return tries._replace(charged=0, begun_at=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class CancelledRun:
     """The run is closed as cancelled: somebody had asked for it while an attempt went on."""
 
 
-CANCELLED = Cancelled()
+CANCELLED = CancelledRun()
 
 
 def next_place(
     conclusion: Conclusion, *, is_cancel_asked: bool, is_suspended: bool = False
-) -> Next | Cancelled:
+) -> Next | CancelledRun:
     """Return where a run goes after an attempt.
 
     One that was to be cancelled is neither tried again nor left among the dead letters, where
     somebody would have to order anew what was ordered already; what its attempt says is kept. One
     whose task's retries are suspended is not tried again by itself: it waits for a person.
     """
-    if is_cancel_asked and isinstance(conclusion.next, Wait | Requeue | Die):
+    if is_cancel_asked and isinstance(conclusion.next, RetryLater | Requeue | DeadLetter):
         return CANCELLED
-    if is_suspended and isinstance(conclusion.next, Wait) and conclusion.is_charged:
-        return Die(Reason.SUSPENDED)
+    if is_suspended and isinstance(conclusion.next, RetryLater) and conclusion.is_charged:
+        return DeadLetter(Reason.SUSPENDED)
     return conclusion.next
 
 
@@ -118,7 +118,7 @@ def said_state(state: str) -> AttemptState:
     return AttemptState.CANCELLED if state == RunState.REPLACED else AttemptState(state)
 
 
-def new_lines(told: Report | Finish, stored: int) -> Sequence[LogLine]:
+def new_lines(told: Report | FinishAttempt, stored: int) -> Sequence[LogLine]:
     """Return those lines of a report or an end that are not among the attempt's stored ones."""
     if told.lines_before is None:
         return told.lines

@@ -57,7 +57,7 @@ class Leap:
         self._times = walls.times.bitmap
         self._left_out = [(other.dates, other.times.bitmap) for other in left_out]
 
-    def after(self, second: int, patience: Patience) -> int:
+    def after(self, second: int, patience: SearchBudget) -> int:
         """Return a later second, before which everything is left out."""
         segment = self._zone.segment(second)
         wall, limit = second + segment.offset, segment.plain_until
@@ -76,7 +76,7 @@ class Leap:
                 return min(day * DAY + time, limit) - segment.offset
             day, time = day + 1, 0
 
-    def before(self, second: int, patience: Patience) -> int:
+    def before(self, second: int, patience: SearchBudget) -> int:
         """Return an earlier second, after which everything is left out."""
         segment = self._zone.segment(second)
         wall, limit = second + segment.offset, segment.plain_from
@@ -102,7 +102,7 @@ class Leap:
         return kept
 
 
-def leap_of(timetable: Timetable, left_out: Iterable[Timetable]) -> Leap | None:
+def skip_excluded_stretch(timetable: Timetable, left_out: Iterable[Timetable]) -> Leap | None:
     """Return what leads past occurrences that are left out; None where wall times can't tell."""
     if not isinstance(timetable, Zoned) or not isinstance(timetable.local.walls, DaysAndTimes):
         return None
@@ -120,7 +120,7 @@ DEPTH_MAX = 20
 QUESTIONS_MAX = 5000
 
 
-class Patience:
+class SearchBudget:
     """How many more questions may be asked for one answer."""
 
     def __init__(self, asked: Timetable, questions: int = QUESTIONS_MAX) -> None:
@@ -189,18 +189,18 @@ class Combined(Timetable):
 
     def first_from(self, instant: int) -> int | None:
         """Return the first occurrence not before an instant, in microseconds since 1970."""
-        return self.first_within(instant, Patience(self))
+        return self.first_within(instant, SearchBudget(self))
 
     def last_until(self, instant: int) -> int | None:
         """Return the last occurrence not after an instant, in microseconds since 1970."""
-        return self.last_within(instant, Patience(self))
+        return self.last_within(instant, SearchBudget(self))
 
     @abstractmethod
-    def first_within(self, instant: int, patience: Patience) -> int | None:
+    def first_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Return the first occurrence not before an instant, if patience lasts."""
 
     @abstractmethod
-    def last_within(self, instant: int, patience: Patience) -> int | None:
+    def last_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Return the last occurrence not after an instant, if patience lasts."""
 
 
@@ -224,7 +224,7 @@ class ByDay(Combined):
     def leaves_out(self, day: date) -> bool:
         """Say whether a day of the zone's calendar is left out."""
 
-    def first_within(self, instant: int, patience: Patience) -> int | None:
+    def first_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Step over days that are left out, each as a whole."""
         years: set[int] = set()
         while True:
@@ -235,7 +235,7 @@ class ByDay(Combined):
             instant = self._day_edge(found, day + 1)
             self._check(years, day)
 
-    def last_within(self, instant: int, patience: Patience) -> int | None:
+    def last_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Step back over days that are left out, each as a whole."""
         years: set[int] = set()
         while True:
@@ -349,12 +349,12 @@ class Union(Combined):
             raise UsageError("union", self.parts, "is empty", "give at least one timetable")
         self._measure(*self.parts)
 
-    def first_within(self, instant: int, patience: Patience) -> int | None:
+    def first_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Return the earliest of the parts'."""
         found = (patience.first_from(part, instant) for part in self.parts)
         return min((one for one in found if one is not None), default=None)
 
-    def last_within(self, instant: int, patience: Patience) -> int | None:
+    def last_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Return the latest of the parts'."""
         found = (patience.last_until(part, instant) for part in self.parts)
         return max((one for one in found if one is not None), default=None)
@@ -387,9 +387,9 @@ class Excluding(Combined):
         """Bound the size, and see whether whole stretches can be passed over."""
         self._measure(self.timetable, self.excluded)
         parts = self.excluded.parts if isinstance(self.excluded, Union) else (self.excluded,)
-        object.__setattr__(self, "leap", leap_of(self.timetable, parts))
+        object.__setattr__(self, "leap", skip_excluded_stretch(self.timetable, parts))
 
-    def first_within(self, instant: int, patience: Patience) -> int | None:
+    def first_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Step over excluded occurrences, while patience lasts."""
         while True:
             found = patience.first_from(self.timetable, instant)
@@ -399,7 +399,7 @@ class Excluding(Combined):
             if self.leap:
                 instant = self.leap.after(found // SECOND_US, patience) * SECOND_US
 
-    def last_within(self, instant: int, patience: Patience) -> int | None:
+    def last_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Step back over excluded occurrences, while patience lasts."""
         while True:
             found = patience.last_until(self.timetable, instant)
@@ -452,7 +452,7 @@ class Limited(Combined):
         if not isinstance(self.timetable, Combined):
             occurrences = self.timetable.upcoming(from_microseconds(start - 1), self.n)
             return to_microseconds(occurrences[-1]) if occurrences else None
-        patience = Patience(self, COUNT_QUESTIONS_MAX)
+        patience = SearchBudget(self, COUNT_QUESTIONS_MAX)
         last = None
         for _ in range(self.n):
             found = patience.first_from(self.timetable, start)
@@ -461,14 +461,14 @@ class Limited(Combined):
             last, start = found, found + 1
         return last
 
-    def first_within(self, instant: int, patience: Patience) -> int | None:
+    def first_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Look from the start on, and not beyond the last."""
         found = patience.first_from(self.timetable, max(instant, self.start_us))
         if found is None or self.last_us is None or found > self.last_us:
             return None
         return found
 
-    def last_within(self, instant: int, patience: Patience) -> int | None:
+    def last_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Look from the last back, and not before the start."""
         if self.last_us is None:
             return None
@@ -592,7 +592,7 @@ class Valid(Combined):
         object.__setattr__(self, "start_us", start)
         object.__setattr__(self, "end_us", end)
 
-    def first_within(self, instant: int, patience: Patience) -> int | None:
+    def first_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Look from the start on, and not beyond the end."""
         if self.start_us is not None:
             instant = max(instant, self.start_us)
@@ -600,7 +600,7 @@ class Valid(Combined):
         is_over = found is not None and self.end_us is not None and found > self.end_us
         return None if is_over else found
 
-    def last_within(self, instant: int, patience: Patience) -> int | None:
+    def last_within(self, instant: int, patience: SearchBudget) -> int | None:
         """Look from the end back, and not before the start."""
         if self.end_us is not None:
             instant = min(instant, self.end_us)

@@ -86,7 +86,7 @@ class FieldValue:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
+class FieldDialect:
     """What the form of an expression allows beyond crontab's own grammar.
 
     Six fields come from Quartz's family: names before `L`; with a `?` also `W` in lists, and years.
@@ -106,7 +106,7 @@ _ORDINAL = re.compile(r"([a-z]{3}|\d)(?:#([1-5])|l)")
 
 
 @lru_cache(maxsize=4096)
-def read_field(text: str, kind: FieldKind, dialect: Dialect, seed: str | None) -> FieldValue:
+def read_field(text: str, kind: FieldKind, dialect: FieldDialect, seed: str | None) -> FieldValue:
     """Read one field; `seed` decides where `H` falls."""
     return _FieldReader(text, kind, dialect, seed).read()
 
@@ -114,7 +114,7 @@ def read_field(text: str, kind: FieldKind, dialect: Dialect, seed: str | None) -
 class _FieldReader:
     """Reads one field item by item, and knows what to say if it can't."""
 
-    def __init__(self, text: str, kind: FieldKind, dialect: Dialect, seed: str | None) -> None:
+    def __init__(self, text: str, kind: FieldKind, dialect: FieldDialect, seed: str | None) -> None:
         self.text, self.kind, self.dialect, self.seed = text, kind, dialect, seed
         self.items = text.lower().split(",")
         self.from_end: list[int] = []
@@ -288,10 +288,10 @@ FIELDS = (
     DAY_OF_WEEK,
     YEAR,
 )
-_CRONTAB = Dialect()
-_SIX = Dialect(named_last=True)
-_QUARTZ_LIKE = Dialect(named_last=True, nearest_in_list=True)
-_QUARTZ = Dialect(named_last=True, nearest_in_list=True, weekday_shift=1)
+_CRONTAB = FieldDialect()
+_SIX = FieldDialect(named_last=True)
+_QUARTZ_LIKE = FieldDialect(named_last=True, nearest_in_list=True)
+_QUARTZ = FieldDialect(named_last=True, nearest_in_list=True, weekday_shift=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -549,7 +549,7 @@ def _split(expression: str, dialect: CronDialect) -> list[str]:
     return texts
 
 
-def _allowed(texts: list[str], dialect: CronDialect) -> Dialect:
+def _allowed(texts: list[str], dialect: CronDialect) -> FieldDialect:
     if dialect == "quartz":
         return _QUARTZ
     if len(texts) == 5:

@@ -45,7 +45,7 @@ class UntilInstant:
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class CountLimit:
     """How to count a rule's instants: from where, and up to where many at a time."""
 
     start: int
@@ -62,7 +62,7 @@ class CountOfInstants:
     stretch once. Threads may overwrite each other's memory: every value of it is true.
     """
 
-    def __init__(self, limit: int, counting: Counting) -> None:
+    def __init__(self, limit: int, counting: CountLimit) -> None:
         """Start with nothing counted."""
         self._limit, self._counting = limit, counting
         self._reached = (counting.start, 0)
@@ -224,7 +224,7 @@ class RRule(Zoned):
             return None if counts_by_day else 2 * self.local.walls.count(self._start, _END)
 
         local = self.local
-        counting = Counting(self._start, horizon, local.count, local.first_from, instants_max)
+        counting = CountLimit(self._start, horizon, local.count, local.first_from, instants_max)
         return CountOfInstants(parts.count, counting)
 
 

@@ -30,7 +30,7 @@ from duly.timetable.rrule_days import (
     EveryNthMonth,
     EveryNthStretch,
     EveryNthYear,
-    Interval,
+    PeriodFilter,
     RRuleDates,
 )
 from duly.timetable.rrule_parser import RRuleParts, read_rrule
@@ -440,7 +440,7 @@ def _by_days(parts: RRuleParts, dtstart: datetime) -> WallRule:
     return rules[0] if len(rules) == 1 else AnyOf(rules)
 
 
-def _interval(parts: RRuleParts, dtstart: datetime) -> Interval | None:
+def _interval(parts: RRuleParts, dtstart: datetime) -> PeriodFilter | None:
     day = dtstart.toordinal() - EPOCH_ORDINAL
     if parts.interval == 1:
         return None
@@ -457,7 +457,7 @@ def _interval(parts: RRuleParts, dtstart: datetime) -> Interval | None:
 
 
 def _by_positions(
-    parts: RRuleParts, days: DayParts, interval: Interval | None
+    parts: RRuleParts, days: DayParts, interval: PeriodFilter | None
 ) -> list[tuple[RRuleDates, TimesOfDay]]:
     """Compile BYSETPOS: a position in a period's days x times is a place of a day, and a time.
 

@@ -185,7 +185,10 @@ class RRuleDates(YearlyDates):
     """
 
     def __init__(
-        self, parts: DayParts, interval: Interval | None, positions: frozenset[int] | None = None
+        self,
+        parts: DayParts,
+        interval: PeriodFilter | None,
+        positions: frozenset[int] | None = None,
     ) -> None:
         """Start with no kind of year known."""
         super().__init__()
@@ -276,7 +279,7 @@ def pick(days: int, positions: frozenset[int]) -> int:
 _YEAR_DAYS_MAX = 366
 
 
-class Interval(Protocol):
+class PeriodFilter(Protocol):
     """Which periods of a frequency INTERVAL lets through.
 
     `cycles` is how many 400-year cycles of the calendar pass before the same days are let through

@@ -15,7 +15,7 @@ _FOOTER = re.compile(rf"({_NAME})({_OFFSET})(?:({_NAME})({_OFFSET})?,([^,]+),([^
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OffsetChange:
     """A moment at which a zone's offset changes, and what holds from then on."""
 
     at: int
@@ -61,16 +61,16 @@ class YearlyRule:
     starts: YearlyMoment
     ends: YearlyMoment
 
-    def changes(self, year: int) -> list[Change]:
+    def changes(self, year: int) -> list[OffsetChange]:
         """Return the two changes of a year, in order."""
         start = self.starts.in_year(year) - self.standard[0]
         end = self.ends.in_year(year) - self.summer[0]
-        changes = [Change(start, *self.summer, is_summer=True)]
-        changes.append(Change(end, *self.standard, is_summer=False))
+        changes = [OffsetChange(start, *self.summer, is_summer=True)]
+        changes.append(OffsetChange(end, *self.standard, is_summer=False))
         return sorted(changes, key=lambda change: change.at)
 
 
-def read_footer(text: str) -> YearlyRule | Change | None:
+def read_footer(text: str) -> YearlyRule | OffsetChange | None:
     """Read a footer: a rule, or the one offset that holds for ever, or None where there is none."""
     if not text:
         return None
@@ -80,7 +80,7 @@ def read_footer(text: str) -> YearlyRule | Change | None:
     name, offset, summer_name, summer_offset, starts, ends = found.groups()
     standard = (-_seconds(offset), name.strip("<>"))
     if not summer_name:
-        return Change(0, *standard, is_summer=False)
+        return OffsetChange(0, *standard, is_summer=False)
     shift = -_seconds(summer_offset) if summer_offset else standard[0] + 3600
     summer = (shift, summer_name.strip("<>"))
     return YearlyRule(standard, summer, _moment(starts), _moment(ends))
@@ -109,8 +109,8 @@ _HEADER = struct.Struct(">4sc15x6l")
 class ZoneFile:
     """What a zone file says: the first offset, each change, and the rule after the last."""
 
-    first: Change
-    changes: tuple[Change, ...]
+    first: OffsetChange
+    changes: tuple[OffsetChange, ...]
     rule: YearlyRule | None
 
 
@@ -139,10 +139,10 @@ def _read_tzif(content: bytes) -> ZoneFile:
     end = position + chars + leaps * 12 + is_std + is_utc
     footer = read_footer(content[end + 1 :].split(b"\n")[0].decode("ascii"))
 
-    def change(at: int, kind: int) -> Change:
+    def change(at: int, kind: int) -> OffsetChange:
         offset, is_summer, name = records[kind]
         abbreviation = names[name:].split(b"\0")[0].decode("ascii")
-        return Change(at, offset, abbreviation, is_summer=bool(is_summer))
+        return OffsetChange(at, offset, abbreviation, is_summer=bool(is_summer))
 
     changes = [change(at, kind) for at, kind in zip(instants, kinds, strict=True)]
     first = change(0, 0)

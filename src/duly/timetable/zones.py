@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from duly.timetable.timetable import Timetable
-    from duly.timetable.tzif import Change, ZoneFile
+    from duly.timetable.tzif import OffsetChange, ZoneFile
 
 
 WINDOW_MAX = timedelta(days=366 * 200)
@@ -237,7 +237,7 @@ class Zone:
             plain_until=near.plain_until + shift,
         )
 
-    def _ruled(self, first_year: int, last_year: int, after: int) -> list[Change]:
+    def _ruled(self, first_year: int, last_year: int, after: int) -> list[OffsetChange]:
         assert self._rule is not None
         years = range(first_year, last_year + 1)
         # Summer time that never ends is written as ending at the instant at which it starts again:
@@ -246,7 +246,7 @@ class Zone:
         return [change for at, change in changes.items() if at > after]
 
 
-def _lay_out(first: Change, changes: list[Change]) -> tuple[list[int], list[Segment]]:
+def _lay_out(first: OffsetChange, changes: list[OffsetChange]) -> tuple[list[int], list[Segment]]:
     """Turn changes into segments: floors grow from the left, ceilings shrink from the right."""
     starts = [change.at for change in changes]
     kinds = [first, *changes]

@@ -223,7 +223,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimeRange:
     """A part of the bar, between two facts."""
 
     words: str
@@ -240,7 +240,7 @@ class Chain:
     """All of it."""
 
     links: tuple[Link, ...]
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[TimeRange, ...]
     sentence: str
 
 
@@ -318,7 +318,7 @@ def _still(run: Run, last: Attempt | None) -> str:
 
 def _stretches(
     facts: dict[str, datetime | None], run: Run, last: Attempt | None, now: datetime
-) -> tuple[Stretch, ...]:
+) -> tuple[TimeRange, ...]:
     """Return the parts; `last` is an attempt that ended, and its run not with it."""
     # What a claim that was never started did was no work.
     facts["worked"] = None if last is None or last.started_at is None else last.worked_until
@@ -344,7 +344,7 @@ def _stretches(
     for (words, is_waiting, length), share in zip(parts, shares, strict=True):
         width = share * scale
         drawn.append(
-            Stretch(words, length, round(x, 2), round(width, 2), is_waiting, length == most)
+            TimeRange(words, length, round(x, 2), round(width, 2), is_waiting, length == most)
         )
         x += width
     return tuple(drawn)
@@ -361,7 +361,7 @@ DRAWN_FROM = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
+class DurationBars:
     """Bars, by tone, and their words."""
 
     paths: tuple[tuple[str, str], ...]
@@ -372,7 +372,7 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True)
-class Spark:
+class LatenessLine:
     """A line of lateness, and its words."""
 
     points: str
@@ -382,7 +382,7 @@ class Spark:
     height: int = HEIGHT
 
 
-def run_strip(runs: Sequence[Run], now: datetime) -> Strip | None:
+def run_strip(runs: Sequence[Run], now: datetime) -> DurationBars | None:
     """Draw the last runs, oldest first; as high as they took."""
     shown = list(runs[:RUNS])[::-1]
     if not shown:
@@ -399,13 +399,13 @@ def run_strip(runs: Sequence[Run], now: datetime) -> Strip | None:
     took = [_took(one) for one in shown]
     known = [one for one in took if one is not None]
     usual = f"; usually {span(_middle(known))}, at most {span(max(known))}" if known else ""
-    return Strip(
+    return DurationBars(
         paths=tuple((tone, "".join(parts)) for tone, parts in drawn.items()),
         words=f"Last {len(shown)} runs: {ends}{usual}",
     )
 
 
-def lateness_spark(runs: Sequence[Run]) -> Spark | None:
+def lateness_spark(runs: Sequence[Run]) -> LatenessLine | None:
     """Draw how late the last runs were, oldest first."""
     late = [one.lateness for one in runs[:RUNS] if one.lateness is not None][::-1]
     if len(late) < 2:
@@ -421,7 +421,7 @@ def lateness_spark(runs: Sequence[Run]) -> Spark | None:
     words = (
         f"Lateness of the last {len(late)} runs: usually {span(_middle(late))}, at worst {worst}"
     )
-    return Spark(points, words, worst)
+    return LatenessLine(points, words, worst)
 
 
 def _bar(tone: str, x: int, tall: int) -> str:

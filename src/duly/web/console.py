@@ -30,39 +30,39 @@ from duly.api.app import Api, Table, path_parts
 from duly.api.requests import (
     CSRF_HEADER,
     answer_headers,
+    api_error,
     check_csrf,
     csrf_token,
     headers_of,
     problem_of,
     read_fields,
     read_pairs,
-    refuse,
 )
-from duly.api.server import Listening, Serving, chosen_port, require_free
-from duly.web.formatting import Clocks, read_choice, read_zone
+from duly.api.server import BindAddress, Server, chosen_port, require_free
+from duly.web.formatting import TimeFormatter, read_choice, read_zone
 from duly.web.pages import PAGES
 from duly.web.rendering import (
-    Here,
-    Kept,
-    Printed,
-    Pulses,
+    PageContext,
+    RenderedPage,
+    TtlCache,
+    UpdateStream,
     came_from,
     compile_templates,
+    load_all,
     local_path,
-    look_at_all,
     make_shell,
     manifest,
     render,
-    way_back,
+    safe_return_path,
 )
 from duly.web.requests import NAME as SAID
 from duly.web.requests import (
     SECONDS,
-    Asked,
-    Moved,
+    ConsoleUser,
+    PageRequest,
+    Redirect,
     RefusalModel,
-    Shown,
-    Visitor,
+    Rendered,
     heading,
     read_form,
     read_said,
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from duly import App
-    from duly.api.middleware import ApiSettings, Door, Front
+    from duly.api.middleware import ApiSettings, Authenticator, Middleware
     from duly.api.views import Clock, Principal
     from duly.web.requests import Page
 
@@ -88,24 +88,24 @@ HTML = "text/html; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class EnterModel:
+class LoginPage:
     """The page at the door."""
 
     next: str
     error: str | None = None
 
 
-class Entrance:
+class Login:
     """Lets people in and out."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Middleware) -> None:
         self._front = front
 
     async def answer(self, request: Request, parts: list[str]) -> Response:
         """Answer what is asked at the door."""
         match request.method, parts[1:]:
             case "GET", []:
-                return self._page(request, EnterModel(_next(request.query_params.get("next"))))
+                return self._page(request, LoginPage(_next(request.query_params.get("next"))))
             case "POST", []:
                 return await self._enter(request)
             case "GET", ["known"]:
@@ -114,7 +114,7 @@ class Entrance:
             case "POST", ["leave"]:
                 return await self._leave(request)
             case _:
-                raise refuse(404, "not-found", "there is no such page", "go to the overview")
+                raise api_error(404, "not-found", "there is no such page", "go to the overview")
 
     async def _enter(self, request: Request) -> Response:
         form = await read_form(request, self._front.settings)
@@ -126,12 +126,12 @@ class Entrance:
             problem = problem_of(error)
             is_code = isinstance(error, Unauthenticated) and not _is_token(shown)
             told = SPENT if is_code else problem.detail
-            return self._page(request, EnterModel(to, told), problem.status)
+            return self._page(request, LoginPage(to, told), problem.status)
         response = RedirectResponse(request.scope.get("root_path", "") + to, status_code=303)
         response.headers["Set-Cookie"] = self._front.door.cookie(begun)
         return response
 
-    def _begin(self, door: Door, shown: str) -> str:
+    def _begin(self, door: Authenticator, shown: str) -> str:
         """Begin a session by whichever of the two was pasted."""
         if _is_token(shown):
             return door.begin(code=None, token=shown).secret
@@ -147,11 +147,11 @@ class Entrance:
         response.headers["Set-Cookie"] = door.cookie(None)
         return response
 
-    def _page(self, request: Request, model: EnterModel, status: int = 200) -> Response:
+    def _page(self, request: Request, model: LoginPage, status: int = 200) -> Response:
         root = request.scope.get("root_path", "")
         now = self._front.clock.now()
-        here = Here(root=root, path="/enter", query=(), now=now, clocks=Clocks())
-        printed = Printed(here=here, title="Sign in", model=model)
+        here = PageContext(root=root, path="/enter", query=(), now=now, clocks=TimeFormatter())
+        printed = RenderedPage(here=here, title="Sign in", model=model)
         return Response(render("enter.html", printed), status_code=status, media_type=HTML)
 
 
@@ -179,13 +179,13 @@ _LOGGER = logging.getLogger("duly.console")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class ConsoleSession:
     """A request of somebody who is known."""
 
     request: Request
-    visitor: Visitor
+    visitor: ConsoleUser
     app: App
-    clocks: Clocks
+    clocks: TimeFormatter
     pairs: dict[str, list[str]]
     """The query, without what every page understands."""
 
@@ -199,9 +199,9 @@ class Console:
         self._api = Api(app, settings, clock=clock)
         self._front = self._api.front
         self._table = Table(PAGES)
-        self._entrance = Entrance(self._front)
-        self._pulses = Pulses(self._front)
-        self._kept = Kept(self._front.clock)
+        self._entrance = Login(self._front)
+        self._pulses = UpdateStream(self._front)
+        self._kept = TtlCache(self._front.clock)
         # A browser that may tell nobody where it is says "null" of its own forms' origin.
         own = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
         self._always = answer_headers(self._front.settings) | own
@@ -270,13 +270,13 @@ class Console:
             form = None if page.form is None else read_fields(page.form, given)
         return await self._front.in_thread(self._carry_out, visit, page, named, form)
 
-    def _visit(self, request: Request, principal: Principal, secret: str) -> Visit:
+    def _visit(self, request: Request, principal: Principal, secret: str) -> ConsoleSession:
         pairs = read_pairs(request.scope.get("query_string", b""))
         asked = pairs.pop("tz", [request.cookies.get(CHOICE_COOKIE, "")])[-1]
         named = pairs.pop("tenant", [request.cookies.get(TENANT_COOKIE, "")])[-1]
         tenant = (named or None) if principal.is_everywhere else None
         app = self._front.acting(request, principal, tenant, SOURCE)
-        visitor = Visitor(
+        visitor = ConsoleUser(
             name=principal.name,
             role=str(principal.role),
             scopes=frozenset(str(one) for one in principal.scopes),
@@ -284,30 +284,38 @@ class Console:
             is_everywhere=principal.is_everywhere,
             csrf=csrf_token(secret),
         )
-        return Visit(
+        return ConsoleSession(
             request=request,
             visitor=visitor,
             app=app,
-            clocks=Clocks(read_choice(asked), read_zone(request.cookies.get(ZONE_COOKIE))),
+            clocks=TimeFormatter(read_choice(asked), read_zone(request.cookies.get(ZONE_COOKIE))),
             # A form by GET sends fields that nobody filled in, too.
             pairs={name: kept for name, all_ in pairs.items() if (kept := [v for v in all_ if v])},
         )
 
-    def _nobodys_visit(self, path: str) -> Visit:
+    def _nobodys_visit(self, path: str) -> ConsoleSession:
         """Return a visit that the server makes itself; what it is shown, nobody is sent."""
         app = self._front.app
         scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
-        nobody = Visitor(
+        nobody = ConsoleUser(
             name="", role="", scopes=frozenset(), tenant=app.tenant, is_everywhere=True, csrf=""
         )
-        return Visit(request=Request(scope), visitor=nobody, app=app, clocks=Clocks(), pairs={})
+        return ConsoleSession(
+            request=Request(scope), visitor=nobody, app=app, clocks=TimeFormatter(), pairs={}
+        )
 
-    def _carry_out(self, visit: Visit, page: Page, named: dict[str, str], form: Any) -> Response:  # noqa: ANN401 - of the type that the page has
+    def _carry_out(
+        self,
+        visit: ConsoleSession,
+        page: Page,
+        named: dict[str, str],
+        form: Any,  # noqa: ANN401 - of the type that the page has
+    ) -> Response:
         # Before the page is made: what changes while it is made is news.
         everywhere = visit.visitor.is_everywhere
         mark = self._pulses.mark
         pulse = mark(visit.app, is_everywhere=everywhere) if page.method == "GET" else ""
-        asked = Asked(
+        asked = PageRequest(
             app=visit.app,
             visitor=visit.visitor,
             now=_EPOCH + timedelta(microseconds=visit.app.store.now()),
@@ -323,13 +331,13 @@ class Console:
         finally:
             if page.method == "POST":
                 asked.kept.forget()
-        if isinstance(found, Moved):
+        if isinstance(found, Redirect):
             return self._moved(visit.request, found)
         if found.part is not None and "hx-request" in visit.request.headers:
             found = replace(found, template=found.part, is_part=True)
         return self._shown(visit, asked, found, pulse)
 
-    def _moved(self, request: Request, moved: Moved) -> Response:
+    def _moved(self, request: Request, moved: Redirect) -> Response:
         """Send somebody on after an order; a script is told so that it goes there itself."""
         to = request.scope.get("root_path", "") + (local_path(moved.to) or "/")
         if "hx-request" in request.headers:
@@ -341,11 +349,13 @@ class Console:
             self._set(response, SAID, text, SECONDS)
         return response
 
-    def _shown(self, visit: Visit, asked: Asked, found: Shown, pulse: str) -> Response:
+    def _shown(
+        self, visit: ConsoleSession, asked: PageRequest, found: Rendered, pulse: str
+    ) -> Response:
         request, shell = visit.request, None
         if not found.is_part:
-            shell = make_shell(visit.app, visit.clocks, found.looked or look_at_all(asked))
-        printed = Printed(
+            shell = make_shell(visit.app, visit.clocks, found.looked or load_all(asked))
+        printed = RenderedPage(
             here=here_of(request, visit.clocks, asked.now),
             title=found.title,
             model=found.model,
@@ -372,9 +382,9 @@ class Console:
         if problem.status == 500:
             _LOGGER.error("%s %r failed", request.method, request.scope["path"], exc_info=error)
         is_part = "hx-request" in request.headers
-        here = here_of(request, Clocks(), self._front.clock.now())
+        here = here_of(request, TimeFormatter(), self._front.clock.now())
         model = RefusalModel(problem=problem, back=came_from(request))
-        printed = Printed(here=here, title=heading(problem), model=model)
+        printed = RenderedPage(here=here, title=heading(problem), model=model)
         text = render("problem_part.html" if is_part else "problem.html", printed)
         return Response(
             text, status_code=problem.status, headers=headers_of(error), media_type=HTML
@@ -387,10 +397,10 @@ class Console:
         )
 
 
-def here_of(request: Request, clocks: Clocks, now: datetime) -> Here:
+def here_of(request: Request, clocks: TimeFormatter, now: datetime) -> PageContext:
     """Return where a page stands."""
     root = request.scope.get("root_path", "")
-    return Here(
+    return PageContext(
         root=root,
         path=request.scope["path"].removeprefix(root) or "/",
         query=tuple((name, value) for name, value in request.query_params.multi_items() if value),
@@ -402,7 +412,7 @@ def here_of(request: Request, clocks: Clocks, now: datetime) -> Here:
 def to_the_door(request: Request) -> Response:
     """Send a stranger to the door, from where they come back to what they wanted to see."""
     root = request.scope.get("root_path", "")
-    to = f"{root}/enter{way_back(request)}"
+    to = f"{root}/enter{safe_return_path(request)}"
     if "hx-request" in request.headers:
         return Response(status_code=401, headers={"HX-Redirect": to})
     if "text/event-stream" in request.headers.get("accept", ""):
@@ -415,7 +425,7 @@ def _is_for_api(scope: Scope) -> bool:
     return scope["path"].removeprefix(root).strip("/").partition("/")[0] in API_PARTS
 
 
-def _check_tenant(visitor: Visitor, shown: str) -> None:
+def _check_tenant(visitor: ConsoleUser, shown: str) -> None:
     """Refuse an order from a page of another tenant: somebody has switched in another window.
 
     A form may name things by what they are called, which is somebody else's there.
@@ -429,7 +439,7 @@ def _check_tenant(visitor: Visitor, shown: str) -> None:
 def _static(parts: list[str]) -> Response:
     found = manifest().find(parts[1]) if len(parts) == 2 else None
     if found is None:
-        raise refuse(404, "not-found", "there is no such file", "load the page again")
+        raise api_error(404, "not-found", "there is no such file", "load the page again")
     headers = {"Cache-Control": f"public, max-age={YEAR_SECONDS}, immutable"}
     return Response(found.content, media_type=found.media_type, headers=headers)
 
@@ -438,7 +448,7 @@ Tell = Callable[[str, dict[str, object]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class EmbeddedConsole:
     """Where the console is served, and who says so."""
 
     tell: Tell
@@ -451,9 +461,9 @@ class Beside:
 
 
 @contextmanager
-def console_beside(app: App, where: Beside) -> Iterator[None]:
+def console_beside(app: App, where: EmbeddedConsole) -> Iterator[None]:
     """Serve the console on this machine alone, for the length of a block."""
-    listening = Listening(port=chosen_port(where.port)).checked(has_token=True)
+    listening = BindAddress(port=chosen_port(where.port)).checked(has_token=True)
     try:
         require_free(listening)
     except UsageError:
@@ -466,7 +476,7 @@ def console_beside(app: App, where: Beside) -> Iterator[None]:
         (where.warn or where.tell)(text, {"event": "no-console", "port": listening.port})
         yield
         return
-    serving = Serving(app, listening, make=Console)
+    serving = Server(app, listening, make=Console)
 
     def ready() -> None:
         if where.on_ready is not None:

@@ -71,7 +71,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Clocks:
+class TimeFormatter:
     """Whose clock somebody reads."""
 
     choice: Choice = "schedule"
@@ -308,7 +308,7 @@ def mark(state: str) -> Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class StateLabel:
     """A word that people read, and what it means."""
 
     state: str
@@ -318,17 +318,17 @@ class Term:
 
 
 TERMS = (
-    Term(
+    StateLabel(
         "ambiguous",
         "in doubt",
         "of a run: nobody knows what it did, so it is not tried again until somebody decides",
     ),
-    Term(
+    StateLabel(
         "lost",
         "worker lost",
         "of an attempt: its worker was not heard of any more before it said how it ended",
     ),
-    Term(
+    StateLabel(
         "unknown",
         "unknown",
         "of an effect: it was begun, and nobody knows whether it has happened",
@@ -337,7 +337,7 @@ TERMS = (
 _WORDS = {one.state: one.word for one in TERMS}
 
 
-def met_terms(run: str, attempts: Iterable[str], effects: Iterable[str]) -> tuple[Term, ...]:
+def met_terms(run: str, attempts: Iterable[str], effects: Iterable[str]) -> tuple[StateLabel, ...]:
     """Return the terms that a page shows, by the states of a run, its attempts and its effects."""
     met = {run, *attempts, *effects}
     return tuple(one for one in TERMS if one.state in met)

@@ -35,8 +35,8 @@ from duly.web.formatting import (
     CHOICE_WORDS,
     CHOICES,
     Choice,
-    Clocks,
     Moment,
+    TimeFormatter,
     mark,
     origin_mark,
     plain,
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from duly import App
-    from duly.api.middleware import Front
+    from duly.api.middleware import Middleware
     from duly.api.views import Clock, DemoState, Finding, Health, Principal, Queue, Status
-    from duly.web.requests import Asked, Said, Visitor
+    from duly.web.requests import ConsoleUser, Flash, PageRequest
 
 
 LENGTH_MAX = 2000
@@ -81,7 +81,7 @@ def came_from(request: Request) -> str | None:
     return local_path(split.path.removeprefix(root) + (f"?{split.query}" if split.query else ""))
 
 
-def way_back(request: Request) -> str:
+def safe_return_path(request: Request) -> str:
     """Return the query by which the door knows where somebody wanted to go."""
     root = request.scope.get("root_path", "")
     wanted = request.url.path
@@ -171,7 +171,7 @@ ENTRIES_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TtlCache:
     """Answers of one server, each under its tenant and a key."""
 
     clock: Clock
@@ -181,7 +181,7 @@ class Kept:
     """What somebody makes anew, and a mark of theirs; without it what they make is not kept."""
     lock: Lock = field(default_factory=Lock)
 
-    def of(self, tenant: str) -> Kept:
+    def of(self, tenant: str) -> TtlCache:
         """Return what is kept of one tenant: of others it shows nothing."""
         return replace(self, tenant=tenant)
 
@@ -242,10 +242,10 @@ class Mark:
     """Up to which event it has looked."""
 
 
-class Pulses:
+class UpdateStream:
     """All who have a page open."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Middleware) -> None:
         self._front = front
         self._marks: dict[tuple[str, bool], Mark] = {}
 
@@ -357,7 +357,7 @@ class Light:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class LayoutData:
     """The state of everything, and what it means: looked at once for each page that is shown."""
 
     status: Status
@@ -392,7 +392,7 @@ class Shell:
     """Where the demo stands; None where there is none."""
 
 
-def look_at_all(asked: Asked) -> Looked:
+def load_all(asked: PageRequest) -> LayoutData:
     """Look at the state of everything; both lights are of the same moment.
 
     But for what changes by the minute and costs most: which schedules have no recent completion, or
@@ -407,7 +407,7 @@ def look_at_all(asked: Asked) -> Looked:
     return kept.get(("own", asked.pulse), OWN_SECONDS, look)
 
 
-def look_at_own(asked: Asked, looked: Looked) -> Status:
+def load_tenant(asked: PageRequest, looked: LayoutData) -> Status:
     """Count what a visitor's lists hold: their tenant's, also where the lights are of all.
 
     Without what is stale, which costs most: `look_at_own_stale`.
@@ -418,7 +418,7 @@ def look_at_own(asked: Asked, looked: Looked) -> Status:
     return asked.kept.get(("own-counts", asked.pulse), OWN_SECONDS, look)
 
 
-def look_at_own_stale(asked: Asked, looked: Looked, own: Status) -> tuple[Finding, ...]:
+def look_at_own_stale(asked: PageRequest, looked: LayoutData, own: Status) -> tuple[Finding, ...]:
     """Say which of a visitor's own schedules are stale; asked only if others have some, too."""
     if own.schedules == looked.status.schedules:
         return looked.status.stale
@@ -426,7 +426,7 @@ def look_at_own_stale(asked: Asked, looked: Looked, own: Status) -> tuple[Findin
     return asked.kept.get("own-stale", NEGLECTED_SECONDS, look).stale
 
 
-def _look(app: App, kept: Kept, key: str) -> Looked:
+def _look(app: App, kept: TtlCache, key: str) -> LayoutData:
     whole: list[Status] = []
 
     def look() -> Status:
@@ -449,10 +449,10 @@ def _look(app: App, kept: Kept, key: str) -> Looked:
             tenants=known.tenants,
         )
     queues = tuple(app.queues.list())
-    return Looked(status, app.health(status, queues), queues, alerts)
+    return LayoutData(status, app.health(status, queues), queues, alerts)
 
 
-def make_shell(app: App, clocks: Clocks, looked: Looked) -> Shell:
+def make_shell(app: App, clocks: TimeFormatter, looked: LayoutData) -> Shell:
     """Make the strip that every page has."""
     status, health = looked.status, looked.health
     mine = clocks.mine or "UTC"
@@ -463,9 +463,9 @@ def make_shell(app: App, clocks: Clocks, looked: Looked) -> Shell:
         now=status.now,
         dispatch=dispatch,
         work=work,
-        local=Clocks("mine", mine).moment(status.now, status.now),
+        local=TimeFormatter("mine", mine).moment(status.now, status.now),
         local_zone=mine,
-        utc=Clocks("utc").moment(status.now, status.now),
+        utc=TimeFormatter("utc").moment(status.now, status.now),
         skew=_skew(status),
         early_fires=status.early_fires,
         choices=tuple((one, CHOICE_WORDS[one]) for one in CHOICES),
@@ -502,7 +502,7 @@ _NO_FILTERS = frozenset({"cursor", "tenant", "tz"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Here:
+class PageContext:
     """Where a page stands: everything that it needs to print addresses and times."""
 
     root: str
@@ -510,7 +510,7 @@ class Here:
     path: str
     query: tuple[tuple[str, str], ...]
     now: datetime
-    clocks: Clocks
+    clocks: TimeFormatter
 
     def url(self, path: str, **query: str | None) -> str:
         """Return an address below where the console is mounted."""
@@ -557,21 +557,21 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
+class RenderedPage:
     """All that a template is given."""
 
-    here: Here
+    here: PageContext
     title: str
     model: object
     shell: Shell | None = None
     """None for a page that stands alone: at the door, or when all else has failed."""
-    visitor: Visitor | None = None
-    said: Said | None = None
+    visitor: ConsoleUser | None = None
+    said: Flash | None = None
     pulse: str = ""
     """The mark of what the page shows: a pulse with another one is news."""
 
 
-def render(template: str, printed: Printed) -> str:
+def render(template: str, printed: RenderedPage) -> str:
     """Print a page."""
     return (
         _environment()

@@ -19,7 +19,7 @@ import msgspec
 
 from duly import UsageError
 from duly.api.middleware import read_raw
-from duly.api.requests import read_cursor, read_pairs, refuse, write_cursor
+from duly.api.requests import api_error, read_cursor, read_pairs, write_cursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from duly import App, Schedule
     from duly.api.middleware import ApiSettings
     from duly.api.views import Problem
-    from duly.web.formatting import Clocks
-    from duly.web.rendering import Kept, Looked
+    from duly.web.formatting import TimeFormatter
+    from duly.web.rendering import LayoutData, TtlCache
 
 
 FORM = "application/x-www-form-urlencoded"
@@ -43,7 +43,7 @@ async def read_form(request: Request, settings: ApiSettings) -> dict[str, list[s
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORM:
         remedy = f"send Content-Type: {FORM}"
-        raise refuse(415, "unsupported-media-type", "that is not a form", remedy)
+        raise api_error(415, "unsupported-media-type", "that is not a form", remedy)
     pairs = read_pairs(await read_raw(request, settings))
     return {name: kept for name, given in pairs.items() if (kept := [one for one in given if one])}
 
@@ -52,7 +52,7 @@ Scope = Literal["read", "trigger", "edit", "admin"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visitor:
+class ConsoleUser:
     """Somebody whose browser has a session."""
 
     name: str
@@ -70,16 +70,16 @@ class Visitor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PageRequest:
     """One request as a handler sees it."""
 
     app: App
     """Acts for the visitor, in their tenant, as the source `console`."""
-    visitor: Visitor
+    visitor: ConsoleUser
     now: datetime
     """By the store's clock."""
-    clocks: Clocks
-    kept: Kept
+    clocks: TimeFormatter
+    kept: TtlCache
     """What is dear to compute, and may be a little old."""
     pulse: str = ""
     """The mark of what the tenant has: what is kept under it is as new as the page must be."""
@@ -91,7 +91,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Rendered:
     """A page to be printed: a template, and the model that it prints."""
 
     template: str
@@ -102,7 +102,7 @@ class Shown:
     """A piece of a page, which a script puts where it belongs: no shell, and nothing said."""
     part: str | None = None
     """The template of the piece alone, for a page that another one takes in."""
-    looked: Looked | None = None
+    looked: LayoutData | None = None
     """The state of everything, where the page has looked at it itself."""
 
 
@@ -116,7 +116,7 @@ class Undo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Flash:
     """What the next page says was done, and how to undo it."""
 
     text: str
@@ -124,14 +124,14 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Redirect:
     """Where to go after an order; a path below where the console is mounted."""
 
     to: str
-    said: Said | None = None
+    said: Flash | None = None
 
 
-Handler = Callable[[Asked], Shown | Moved]
+Handler = Callable[[PageRequest], Rendered | Redirect]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,20 +219,20 @@ LENGTH_MAX = 3000
 SECONDS = 60
 
 
-def write_said(said: Said) -> str | None:
+def write_said(said: Flash) -> str | None:
     """Write it as a cookie's value; None for what is too long to be carried."""
     text = urlsafe_b64encode(msgspec.json.encode(said)).decode().rstrip("=")
     return text if len(text) <= LENGTH_MAX else None
 
 
-def read_said(cookies: Mapping[str, str]) -> Said | None:
+def read_said(cookies: Mapping[str, str]) -> Flash | None:
     """Read it; whatever is not ours is nothing."""
     text = cookies.get(NAME, "")
     if not text or len(text) > LENGTH_MAX:
         return None
     try:
         raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-        return msgspec.json.decode(raw, type=Said)
+        return msgspec.json.decode(raw, type=Flash)
     except (ValueError, msgspec.MsgspecError):
         return None
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from duly.domain.enums import Lane
-from duly.domain.fire_planning import Template, plan_on_time
+from duly.domain.fire_planning import ScheduleVersion, plan_on_time
 from duly.domain.ids import ScheduleId
-from duly.domain.schedules import Pending
+from duly.domain.schedules import NextOccurrence
 from duly.engine.manual_clock import START_US
 from duly.store.ports.dispatch import FireDelayed, FirePlanned, FireTimers, LoadTimers
 from duly.store.records import definition_text
@@ -230,8 +230,8 @@ def fire_all(store: PostgresStore, fence: Fence, timers: list[Timer]) -> Fired:
     schedules: list[FirePlanned] = []
     for timer in timers:
         if timer.kind == "schedule":
-            pending = Pending(timer.scheduled_for, timer.due_at)
-            plan = plan_on_time(Template(ScheduleId(timer.ref), 1, template), pending)
+            pending = NextOccurrence(timer.scheduled_for, timer.due_at)
+            plan = plan_on_time(ScheduleVersion(ScheduleId(timer.ref), 1, template), pending)
             late_after = timer.due_at + 60 * MINUTE_US
             schedules.append(FirePlanned(timer=timer, plan=plan, late_after=late_after))
     delayed = tuple(FireDelayed(timer) for timer in timers if timer.kind == "delayed")

@@ -9,7 +9,7 @@ import psycopg
 
 from duly.domain.enums import Lane
 from duly.store.ports.dispatch import FireDelayed, FireTimers, LoadTimers, MemberKind, Renew
-from duly.store.ports.execution import Beat, ClaimRuns
+from duly.store.ports.execution import ClaimRuns, Heartbeat
 from duly.store.postgres import PostgresStore
 from duly.store.postgres.neighbours import LOOK_EVERY_US
 from duly.store.wakeups import LONG_MAX
@@ -118,7 +118,7 @@ class Street:
         """Let everybody stay a member for long."""
         assert self.store.renew(Renew(member=self.fence.member, ttl_us=HOUR_US)).is_alive
         for one in self._employed:
-            one.store.beat(Beat(worker=one.id, ttl_us=HOUR_US))
+            one.store.beat(Heartbeat(worker=one.id, ttl_us=HOUR_US))
 
     def takers(self) -> tuple[Taker, ...]:
         """Return who takes offers, as far as the dispatcher knows."""

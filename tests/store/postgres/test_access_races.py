@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from duly.domain.auth import secret_hash
-from duly.store.ports.auth import ANSWER_AWAITED_US, Standing
+from duly.store.ports.auth import ANSWER_AWAITED_US, IdempotencyStatus
 from duly_conformance import access
 from duly_conformance.steps import audit
 
@@ -31,7 +31,7 @@ def test_of_a_crowd_with_one_order_one_begins_it(store, watch, clock):
         clock.advance(ANSWER_AWAITED_US)
         second = Counter(found.standing for found in watch.at_once(*crowd))
 
-        assert {Standing.BEGUN: 1, Standing.RUNNING: CROWD - 1} == first == second
+        assert {IdempotencyStatus.BEGUN: 1, IdempotencyStatus.RUNNING: CROWD - 1} == first == second
 
 
 def test_who_comes_second_waits_for_the_first_to_commit(store, watch):
@@ -43,8 +43,8 @@ def test_who_comes_second_waits_for_the_first_to_commit(store, watch):
     assert watch.is_blocked()
     watch.open_turnstile()
 
-    assert Standing.BEGUN is first.result(120).standing
-    assert Standing.RUNNING is second.result(120).standing
+    assert IdempotencyStatus.BEGUN is first.result(120).standing
+    assert IdempotencyStatus.RUNNING is second.result(120).standing
 
 
 def test_of_a_crowd_with_one_code_one_spends_it(store, watch):

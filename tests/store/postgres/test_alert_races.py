@@ -8,7 +8,7 @@ import pytest
 
 import duly
 from duly.errors import Conflict, Outdated
-from duly.store.ports.alerts import UNSAID, RemoveTerm, SetTerm, TermSort
+from duly.store.ports.alerts import UNSAID, AlertSettingKind, RemoveTerm, SetAlertSetting
 from duly_conformance import steps
 from duly_conformance.kit import ADA
 
@@ -23,7 +23,9 @@ def store(patient_store):
 
 def say(store, name, number, version):
     """Say something; None when somebody was faster."""
-    order = SetTerm(sort=TermSort.RULE, name=name, terms={"n": number}, actor=ADA, version=version)
+    order = SetAlertSetting(
+        sort=AlertSettingKind.RULE, name=name, terms={"n": number}, actor=ADA, version=version
+    )
     try:
         return store.set_alert_term(order)
     except Outdated:
@@ -38,7 +40,7 @@ def test_of_a_crowd_that_saw_the_same_one_is_kept(store, watch, is_there):
         seen = say(store, name, 99, None).version if is_there else UNSAID
         told = watch.at_once(*(partial(say, store, name, one, seen) for one in range(CROWD)))
         (winner,) = [one for one in told if one is not None]
-        kept = {one.name: one for one in store.list_alert_terms(TermSort.RULE)}
+        kept = {one.name: one for one in store.list_alert_terms(AlertSettingKind.RULE)}
 
         assert winner == kept[name]
     entries = [one.action for one in steps.audit(store)]
@@ -49,7 +51,7 @@ def test_of_a_crowd_that_asks_for_nothing_in_particular_each_is_on_record(store,
     """V3, A2: one after the other, each entry with what was there before it."""
     watch.at_once(*(partial(say, store, "queue-age", one, None) for one in range(CROWD)))
     entries = sorted(steps.audit(store), key=lambda one: one.number)
-    (kept,) = store.list_alert_terms(TermSort.RULE)
+    (kept,) = store.list_alert_terms(AlertSettingKind.RULE)
 
     assert [None, *(one.after for one in entries[:-1])] == [one.before for one in entries]
     assert kept.terms == entries[-1].after
@@ -59,7 +61,7 @@ def test_who_takes_back_and_who_sets_anew_do_not_both_get_their_way(store, watch
     """V3, S4."""
 
     def remove(name, version):
-        order = RemoveTerm(sort=TermSort.RULE, name=name, actor=ADA, version=version)
+        order = RemoveTerm(sort=AlertSettingKind.RULE, name=name, actor=ADA, version=version)
         try:
             return store.remove_alert_term(order)
         except Outdated:

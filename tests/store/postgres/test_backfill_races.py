@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duly.domain.backfill import BackfillStatus, SlotClass
+from duly.domain.backfill import BackfillOccurrenceKind, BackfillStatus
 from duly.domain.enums import Lane, Overlap, ScheduleStatus
 from duly.domain.ids import occurrence_run_id
 from duly.store.ports.dispatch import FireResult
@@ -75,7 +75,7 @@ def test_two_backfills_of_one_span_make_each_run_once(store, clock, watch, polic
     assert (FIRED, 0) == (late.result(LIMIT_S).result, late.result().made)
     assert expected_ids(record) == [run.id for run in kit.runs_of(store, record)]
     kinds = {slot.kind for slot in store.list_slots(second.id, None, 100)}
-    assert {SlotClass.IN_FLIGHT} == kinds
+    assert {BackfillOccurrenceKind.IN_FLIGHT} == kinds
     assert [] == store.check()
 
 
@@ -132,7 +132,7 @@ def test_a_fire_does_not_wait_for_a_step_of_its_schedule(store, clock, watch):
     ids = [run.id for run in kit.runs_of(store, record)]
     assert len(set(ids)) == len(ids)
     last = store.list_slots(backfill.id, None, 100)[-1]
-    assert (due, SlotClass.IN_FLIGHT, None) == last
+    assert (due, BackfillOccurrenceKind.IN_FLIGHT, None) == last
     assert [] == store.check()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from duly.domain.enums import RunState
 from duly.domain.outcomes import Succeeded
-from duly.store.ports.execution import ClaimRuns, FinishResult, Hold
+from duly.store.ports.execution import ClaimRef, ClaimRuns, FinishResult
 from duly.store.postgres import claiming, finishing
 from duly.store.postgres.claiming import AIM_KEPT_US, ERA_SETTLED_US, NOTHING_KEPT_US
 from duly_conformance import steps as work
@@ -123,7 +123,7 @@ def test_an_end_that_is_refused_goes_with_a_claim(store, aimed):
         work.queue(store, text)
     one, other = work.take(store, aimed)
     queued = work.queue(store, "c")
-    refused = replace(finish(one, Succeeded()), hold=Hold(one.run_id, 7))
+    refused = replace(finish(one, Succeeded()), hold=ClaimRef(one.run_id, 7))
     ends = [refused, finish(other, Succeeded())]
     finished, taken = store.finish_and_claim(ends, ClaimRuns(worker=aimed, limit=10))
 

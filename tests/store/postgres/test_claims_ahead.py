@@ -10,7 +10,7 @@ import pytest
 from duly.domain.enums import RunState
 from duly.domain.outcomes import Failed, Succeeded
 from duly.errors import SchemaMismatch, StoreUnavailable
-from duly.store.ports.execution import Beat, ClaimRuns, ClaimsAhead, FinishResult
+from duly.store.ports.execution import ClaimRuns, FinishResult, Heartbeat, PipelinedClaims
 from duly.store.postgres import PostgresSettings
 from duly_conformance import steps as work
 from duly_conformance.kit import finish
@@ -62,7 +62,7 @@ def is_idle(store, connection):
 
 
 def test_the_store_says_that_it_can_be_asked_so(store):
-    assert isinstance(store, ClaimsAhead)
+    assert isinstance(store, PipelinedClaims)
 
 
 def test_what_was_ordered_is_carried_out_though_nobody_waits_for_it(store):
@@ -79,7 +79,7 @@ def test_what_nobody_has_heard_of_is_a_stray(store):
     worker, run = work.join_worker(store), work.queue(store)
     answer = store.begin_claim(order(worker))
     assert comes_true(lambda: {RunState.RUNNING} == states(store, [run]))
-    beaten = store.beat(Beat(worker=worker))
+    beaten = store.beat(Heartbeat(worker=worker))
 
     assert [run] == [hold.run_id for hold in beaten.strays]
     assert {run} == ids(answer())
@@ -126,7 +126,7 @@ def test_another_statement_of_the_same_thread_goes_over_another_connection(store
     assert own is not connection_of(store)
     ends = [finish(one, Succeeded()), finish(other, Failed("again"))]
     finished = store.finish_runs(worker, ends)
-    beaten = store.beat(Beat(worker=worker))
+    beaten = store.beat(Heartbeat(worker=worker))
     watch.open_turnstile()
 
     assert (FinishResult.ACCEPTED,) * 2 == finished.results

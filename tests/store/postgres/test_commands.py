@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duly.app import App
 from duly.app.doctor import Level, examine
-from duly.cli.exec import Wrapped, run_wrapped
+from duly.cli.exec import CommandRun, run_wrapped
 
 
 def test_the_doctor_finds_a_fresh_database_well(url):
@@ -29,7 +29,7 @@ def test_a_database_that_does_not_answer_is_broken():
 def test_a_command_is_a_recorded_run(url):
     """U4, R2."""
     with App(url) as app:
-        recorded = run_wrapped(app, Wrapped(name="five", argv=["sh", "-c", "exit 5"]))
+        recorded = run_wrapped(app, CommandRun(name="five", argv=["sh", "-c", "exit 5"]))
 
         assert (5, True) == (recorded.status, recorded.is_settled)
         assert recorded.run is not None

@@ -15,7 +15,7 @@ from duly.domain.enums import Lane
 from duly.engine.manual_clock import ManualClock
 from duly.errors import SchemaMismatch, StoreError, StoreUnavailable, UsageError
 from duly.store.ports.dispatch import Join, LeaseKey, MemberId, MemberKind
-from duly.store.ports.execution import Beat, ClaimRuns, SaveCheckpoint
+from duly.store.ports.execution import ClaimRuns, Heartbeat, SaveCheckpoint
 from duly.store.postgres import PostgresSettings
 from duly.store.postgres.connection import PLANS_KEPT_US
 from duly.store.postgres.prepared import PreparedSession
@@ -205,7 +205,7 @@ def test_a_number_that_is_too_large_is_an_error_of_the_store(url, open_store):
     """It is left to the driver, whose errors are known."""
     store = open_store(url)
     with pytest.raises(StoreError):
-        store.beat(Beat(worker=MemberId(1 << 70)))
+        store.beat(Heartbeat(worker=MemberId(1 << 70)))
 
 
 def test_a_pooler_is_noticed_and_nothing_is_prepared(url, pgbouncer_url, open_store):
@@ -342,7 +342,7 @@ def test_checkpoints_of_tasks_hold_up_no_heartbeat(url, open_store):
         saving = threading.Thread(target=lambda: store.save_checkpoint(order))
         saving.start()
         assert comes_true(lambda: is_waited_for(line))
-        beaten = store.beat(Beat(worker=worker, holds=(claimed.hold,)))
+        beaten = store.beat(Heartbeat(worker=worker, holds=(claimed.hold,)))
         line.rollback()
     saving.join()
 

@@ -10,7 +10,7 @@ import pytest
 
 from duly.domain.effects import Choice, EffectState, Grant
 from duly.domain.enums import AttemptState, Finding, RunState
-from duly.domain.outcomes import GivenBack, Succeeded
+from duly.domain.outcomes import ReturnedToQueue, Succeeded
 from duly.domain.runs import Reason
 from duly.errors import Conflict, LeaseLost, StoreUnavailable
 from duly.store.ports.effects import EndEffect
@@ -246,7 +246,9 @@ def test_no_unsafe_effect_happens_twice_while_workers_die_and_others_reap(store,
         try:
             while store.list_queues():
                 lost = work.lost_claims(store)
-                work.settle_lost(store, fence, *lost, how=GivenBack(Reason.LOST, is_started=False))
+                work.settle_lost(
+                    store, fence, *lost, how=ReturnedToQueue(Reason.LOST, is_started=False)
+                )
         finally:
             is_over.set()
 

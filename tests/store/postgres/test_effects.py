@@ -8,10 +8,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from duly.domain.effects import LEAST_TIME_LEFT_US, Boundary, Grant, may_begin
+from duly.domain.effects import LEAST_TIME_LEFT_US, ClaimCheck, Grant, may_begin
 from duly.domain.enums import Finding, RunState
 from duly.domain.outcomes import Succeeded
-from duly.domain.verification import ScopeReport
+from duly.domain.verification import ItemReport
 from duly.errors import SchemaMismatch
 from duly.store.ports.effects import AddVerdict
 from duly.store.ports.execution import WORKER_TTL_US
@@ -48,7 +48,7 @@ def test_the_statement_permits_what_the_domain_permits(store, line, clock, key):
         line.execute(SET_CLAIM, (deadline, asked_at))
         line.execute("DELETE FROM duly.effects")
         expected = may_begin(
-            Boundary(
+            ClaimCheck(
                 is_ours=True,
                 is_cancel_asked=asked_at is not None,
                 deadline_at=deadline,
@@ -66,14 +66,14 @@ def test_one_query_says_what_has_come_of_runs(store, line):
     worker, claimed = taken(store)
     done(store, worker, claimed)
     begin(store, worker, claimed, "letter")
-    scope = ScopeReport(expected=3, done=("a", "b"))
+    scope = ItemReport(expected=3, done=("a", "b"))
     work.end(store, worker, claimed, Succeeded(), scope=scope)
     for finding in (Finding.UNKNOWN, Finding.PARTIAL):
         found = AddVerdict(run_id=claimed.run_id, finding=finding, evidence=None, by="check")
         store.add_verdict(found)
     repair = rerun(store, claimed.run_id, is_repair=True)
     again = work.take_one(store, worker)
-    work.end(store, worker, again, Succeeded(), scope=ScopeReport(done=("b", "c")))
+    work.end(store, worker, again, Succeeded(), scope=ItemReport(done=("b", "c")))
 
     with store.transaction(SECOND_US) as lent:
         shown = lent.execute(READ_RESULTS)

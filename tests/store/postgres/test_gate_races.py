@@ -11,12 +11,12 @@ import psycopg
 import pytest
 
 from duly.domain.enums import Lane, Origin, Overlap, RunState
-from duly.domain.outcomes import CancelledEnd, Failed, GivenBack, Succeeded
+from duly.domain.outcomes import CancelledEnd, Failed, ReturnedToQueue, Succeeded
 from duly.domain.runs import Reason
 from duly.domain.schedule_changes import decide_edit
 from duly.errors import Conflict
 from duly.store.ports.dispatch import FireResult
-from duly.store.ports.execution import Beat, FinishResult
+from duly.store.ports.execution import FinishResult, Heartbeat
 from duly.store.ports.schedules import Stale
 from duly.store.postgres import gates
 from duly_conformance import steps
@@ -394,7 +394,7 @@ def test_one_that_is_being_claimed_is_asked_to_stop(store, clock, watch):
     claimed = claiming.result(LIMIT_S)
     assert (FIRED,) == replacing.result(LIMIT_S)
     assert ["running", "blocked"] == states(store, record)
-    (stop,) = store.beat(Beat(worker=worker, holds=(claimed.hold,))).stops
+    (stop,) = store.beat(Heartbeat(worker=worker, holds=(claimed.hold,))).stops
     assert (claimed.hold, "cancel") == (stop.hold, stop.kind)
     assert ACCEPTED is work.end(store, worker, claimed, CancelledEnd())
     assert ["replaced", "queued"] == states(store, record)
@@ -570,7 +570,11 @@ class Crowd:
                     number += 1
                     self._enter(-1)
                     is_done = number % 4 or one.record.tries.fence > 1
-                    end = Succeeded() if is_done else GivenBack(Reason.SHUTDOWN, is_started=False)
+                    end = (
+                        Succeeded()
+                        if is_done
+                        else ReturnedToQueue(Reason.SHUTDOWN, is_started=False)
+                    )
                     assert ACCEPTED is work.end(self._store, worker, one, end)
 
     def _enter(self, count):

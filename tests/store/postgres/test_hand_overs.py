@@ -8,9 +8,9 @@ import pytest
 
 from duly.domain.enums import Lane, Origin, RunState
 from duly.domain.outcomes import Succeeded
-from duly.domain.runs import TIMEOUT_DEFAULT_US, TaskPolicy, Tries
+from duly.domain.runs import TIMEOUT_DEFAULT_US, AttemptCounts, TaskPolicy
 from duly.domain.schedules import Call
-from duly.store.ports.dispatch import Fence, FireResult, FireRetry, FireTimers, Standing
+from duly.store.ports.dispatch import Fence, FireResult, FireRetry, FireTimers, WorkerStatus
 from duly.store.ports.execution import FinishResult
 from duly.store.postgres import firing
 from duly_conformance import steps
@@ -80,7 +80,7 @@ def test_a_crowd_is_fired_and_begun_by_the_worker_next_door(real_size, street, w
     assert is_all(FIRED, fired)
     assert (street.clock.now_us(), 600, ()) == (fired.now, fired.runs_made, fired.lost)
     assert (0, 600, 0, 600) == street.counts()
-    assert {Tries(1, 1, 0, street.clock.now_us())} == {one.tries for one in taken}
+    assert {AttemptCounts(1, 1, 0, street.clock.now_us())} == {one.tries for one in taken}
     assert {(RunState.RUNNING, worker.id)} == {
         (one.state, one.worker) for one in street.look(command)
     }
@@ -357,11 +357,11 @@ def run_out(street, worker):
 
 
 def drain(street, worker):
-    order_worker(street.store, worker.id, Standing.DRAINING)
+    order_worker(street.store, worker.id, WorkerStatus.DRAINING)
 
 
 def quarantine(street, worker):
-    order_worker(street.store, worker.id, Standing.QUARANTINED)
+    order_worker(street.store, worker.id, WorkerStatus.QUARANTINED)
 
 
 @pytest.mark.parametrize("fail", [die, run_out, drain, quarantine])

@@ -7,7 +7,7 @@ from threading import Lock
 
 import pytest
 
-from duly.domain.admission import FAILURES_MIN, PAUSE_FIRST_US, BreakerState, Way
+from duly.domain.admission import FAILURES_MIN, PAUSE_FIRST_US, AdmissionRoute, BreakerState
 from duly.domain.enums import RunState
 from duly.domain.outcomes import Succeeded
 from duly.errors import Conflict
@@ -19,7 +19,7 @@ from duly_conformance.kit import ADA, cancel_run
 from duly_conformance.steps import API, TASK, ways
 from tests.store.postgres.turnstile import LIMIT_S, patience, replaced
 
-GOES, LATER, STANDS = Way.GOES, Way.LATER, Way.STANDS
+GOES, LATER, STANDS = AdmissionRoute.GOES, AdmissionRoute.LATER, AdmissionRoute.STANDS
 CAP, CROWD = 3, 40
 
 
@@ -274,7 +274,7 @@ def test_one_that_is_settled_before_it_is_admitted_is_gone(store, clock, watch):
     watch.open_turnstile()
 
     assert [True] == settling.result(LIMIT_S)
-    assert [Way.GONE] == asking.result(LIMIT_S)
+    assert [AdmissionRoute.GONE] == asking.result(LIMIT_S)
     assert [] == store.list_places()
     assert [] == store.check()
 

@@ -6,7 +6,7 @@ import pytest
 
 from duly.errors import Conflict
 from duly.store.memory import MemoryStore
-from duly.store.ports.dispatch import Standing
+from duly.store.ports.dispatch import WorkerStatus
 from duly.store.ports.execution import ClaimRuns
 from duly_conformance import steps
 from duly_conformance import steps as work
@@ -49,7 +49,7 @@ def test_a_claim_that_is_under_way_comes_before_the_order(store, watch):
     watch.put_turnstile("INSERT", "duly.claims")
     claiming = watch.start(lambda: work.take_ids(store, worker))
     assert watch.stand_at_the_turnstile(1)
-    ordering = watch.start(lambda: order(store, worker, Standing.QUARANTINED, is_fenced=True))
+    ordering = watch.start(lambda: order(store, worker, WorkerStatus.QUARANTINED, is_fenced=True))
     assert watch.is_blocked()
     watch.open_turnstile()
 

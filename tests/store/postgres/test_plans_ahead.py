@@ -12,7 +12,7 @@ from duly.domain.enums import Lane
 from duly.domain.outcomes import Succeeded
 from duly.engine.manual_clock import ManualClock
 from duly.store.ports.dispatch import FireDelayed, FireResult, Join, LoadTimers, MemberKind, Renew
-from duly.store.ports.execution import Beat, ClaimRuns
+from duly.store.ports.execution import ClaimRuns, Heartbeat
 from duly.store.postgres import PostgresSettings, claiming, finishing, firing, plans_ahead
 from duly.store.postgres.firing import PART_MIN
 from duly.store.postgres.plans_ahead import ANEW_AFTER_US
@@ -221,7 +221,7 @@ def test_plans_are_made_anew_with_the_beats(url, open_store, kind):
 
     def beat() -> tuple[int, set[int]]:
         if kind is MemberKind.WORKER:
-            store.beat(Beat(worker=member))
+            store.beat(Heartbeat(worker=member))
         else:
             store.renew(Renew(member=member))
         times = max(planned(one).get(statement[kind], 0) for one in idle(store))
@@ -240,7 +240,7 @@ def test_a_connection_that_is_being_used_is_left_alone(url, open_store):
     worker, began_at = store.join(joining(MemberKind.WORKER))[0], clock.monotonic_us()
     clock.advance(ANEW_AFTER_US)
     with store._connections.borrowed(for_dispatch=True) as ours:  # noqa: SLF001
-        store.beat(Beat(worker=worker))
+        store.beat(Heartbeat(worker=worker))
 
     assert began_at == ours.planned_at
 
@@ -259,11 +259,11 @@ def test_planning_is_a_favour_and_fails_nobody(url, open_store, monkeypatch):
         broken.setattr(PreparedSession, "plan", refuse)
         worker, _ = store.join(joining(MemberKind.WORKER))
         clock.advance(ANEW_AFTER_US)
-        assert store.beat(Beat(worker=worker)).is_alive
+        assert store.beat(Heartbeat(worker=worker)).is_alive
         assert 2 == len(asked)
-    store.beat(Beat(worker=worker))
+    store.beat(Heartbeat(worker=worker))
     clock.advance(ANEW_AFTER_US)
-    store.beat(Beat(worker=worker))
+    store.beat(Heartbeat(worker=worker))
 
     assert planned(idle(store)[0]).keys() >= CLAIMS
 
@@ -321,7 +321,7 @@ def test_a_connection_that_has_gone_is_let_go_and_the_beat_goes_on(url, open_sto
     spare.close()
     clock.advance(ANEW_AFTER_US)
 
-    assert store.beat(Beat(worker=worker)).is_alive
+    assert store.beat(Heartbeat(worker=worker)).is_alive
     assert spare not in idle(store)
 
 
@@ -339,7 +339,7 @@ def test_after_one_that_does_not_answer_no_other_is_asked(url, open_store, monke
     monkeypatch.setattr(PreparedSession, "plan", wait_in_vain)
     clock.advance(ANEW_AFTER_US)
 
-    assert store.beat(Beat(worker=worker)).is_alive
+    assert store.beat(Heartbeat(worker=worker)).is_alive
     ((connection, limit_s),) = asked
     assert connection.closed
     assert plans_ahead.LIMIT_S == limit_s
@@ -354,7 +354,7 @@ def test_what_the_server_was_told_to_forget_is_planned_again(url, open_store):
     for one in idle(store):
         one.execute("DEALLOCATE ALL")
     clock.advance(ANEW_AFTER_US)
-    store.beat(Beat(worker=worker))
+    store.beat(Heartbeat(worker=worker))
 
     assert 2 == len(idle(store))
     assert all(finishing.FINISH_PLAIN in planned(one) for one in idle(store))
@@ -364,5 +364,5 @@ def test_behind_a_pooler_nothing_is_planned_ahead(url, pgbouncer_url, open_store
     store = open_store(pgbouncer_url(url))
     worker, _ = store.join(joining(MemberKind.WORKER))
 
-    assert store.beat(Beat(worker=worker)).is_alive
+    assert store.beat(Heartbeat(worker=worker)).is_alive
     assert [{}] == [one.prepared for one in idle(store)]

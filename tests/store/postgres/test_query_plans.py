@@ -11,18 +11,18 @@ import psycopg
 import pytest
 
 from duly.domain.ids import RunId
-from duly.domain.outcomes import Attempted, LostEnd, Snoozed, Succeeded, conclude
-from duly.domain.runs import LogLine, Progress, TaskPolicy, Tries
+from duly.domain.outcomes import AttemptFacts, Snoozed, Succeeded, WorkerLost, conclude
+from duly.domain.runs import AttemptCounts, LogLine, Progress, TaskPolicy
 from duly.engine.manual_clock import START_US
 from duly.store import postgres
 from duly.store.ports.dispatch import FireRetry, FireTimers, Timer
 from duly.store.ports.execution import (
-    Beat,
+    ClaimRef,
     ClaimRuns,
-    Finish,
+    FinishAttempt,
     FinishResult,
-    Hold,
-    Loss,
+    Heartbeat,
+    LostClaimDecision,
     Report,
     SettleLost,
 )
@@ -318,7 +318,7 @@ def exercise(parts, minute):
 def work_on(store, fence, cost):
     """Do what workers do all day, once: succeed with one batch of runs, and fail with another."""
     worker, _ = store.join(kit.worker(ttl_us=10**15, tasks=("report",)))
-    unknown = Hold(RunId(bytes(16)), 1)
+    unknown = ClaimRef(RunId(bytes(16)), 1)
 
     def claim(limit, queues=None):
         claimed = store.claim_runs(ClaimRuns(worker=worker, limit=limit, queues=queues))
@@ -328,7 +328,7 @@ def work_on(store, fence, cost):
         return store.finish_runs(worker, [finish_of(hold, end) for hold in holds])
 
     held = cost("claim", lambda: claim(BATCH, ("default",)))
-    cost("beat", lambda: store.beat(Beat(worker=worker, holds=tuple(held), ttl_us=10**15)))
+    cost("beat", lambda: store.beat(Heartbeat(worker=worker, holds=tuple(held), ttl_us=10**15)))
     cost("report", lambda: store.report(worker, [told(hold) for hold in held]))
     cost("find nothing", lambda: store.find_lost(BATCH, 0))
     cost("succeed", lambda: finish(held, Succeeded()))
@@ -352,7 +352,9 @@ def work_on(store, fence, cost):
     lost = [*(one.hold for one in both), *cost("claim the rest", lambda: claim(BATCH // 2))]
     store.leave(worker)
     found = cost("find lost", lambda: store.find_lost(BATCH, 0)).claims
-    losses = tuple(Loss(claim, finish_of(claim.hold, LostEnd()).conclusion) for claim in found)
+    losses = tuple(
+        LostClaimDecision(claim, finish_of(claim.hold, WorkerLost()).conclusion) for claim in found
+    )
     command = SettleLost(fence=fence, losses=losses, overdue_us=0)
     cost("settle", lambda: store.settle_lost(command))
 
@@ -361,9 +363,9 @@ def work_on(store, fence, cost):
 
 def finish_of(hold, end):
     """Return an end of an attempt."""
-    tries = Tries(hold.fence, 1, 0, START_US)
-    attempted = Attempted(run_id=hold.run_id, policy=TaskPolicy(), tries=tries, now=START_US)
-    return Finish(hold=hold, started_at=START_US, conclusion=conclude(end, attempted))
+    tries = AttemptCounts(hold.fence, 1, 0, START_US)
+    attempted = AttemptFacts(run_id=hold.run_id, policy=TaskPolicy(), tries=tries, now=START_US)
+    return FinishAttempt(hold=hold, started_at=START_US, conclusion=conclude(end, attempted))
 
 
 def told(hold):

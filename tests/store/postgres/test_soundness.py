@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from duly.domain.enums import Finding
-from duly.domain.verification import ScopeReport
+from duly.domain.verification import ItemReport
 from duly.store.ports.effects import AddVerdict
 from duly.store.ports.execution import Report
 from duly_conformance import steps
@@ -24,7 +24,7 @@ def full(store, clock):
     begin(store, worker, intends)
     found = AddVerdict(run_id=intends.run_id, finding=Finding.PARTIAL, evidence=None, by="check")
     store.add_verdict(found)
-    store.report(worker, [Report(hold=intends.hold, scope=ScopeReport(expected=1, done=("a",)))])
+    store.report(worker, [Report(hold=intends.hold, scope=ItemReport(expected=1, done=("a",)))])
     steps.fire_due(store, clock, steps.create(store))
     steps.pause(store, steps.create(store, "paused"))
     steps.delay(store, clock.now_us() + HOUR_US, "pending")

@@ -8,11 +8,11 @@ from threading import Event
 import pytest
 
 from duly.domain.enums import AttemptState, Lane, RunState
-from duly.domain.outcomes import Failed, GivenBack, Succeeded
+from duly.domain.outcomes import Failed, ReturnedToQueue, Succeeded
 from duly.domain.runs import Reason
 from duly.errors import Conflict, StoreUnavailable
 from duly.store.ports.dispatch import FireResult, FireRetry, FireTimers
-from duly.store.ports.execution import WORKER_TTL_US, Beat, FinishResult
+from duly.store.ports.execution import WORKER_TTL_US, FinishResult, Heartbeat
 from duly.timetable.interval import every
 from duly_conformance import steps
 from duly_conformance import steps as work
@@ -143,7 +143,7 @@ def test_a_beat_that_came_first_keeps_what_the_worker_holds(store, clock, watch)
 
         assert [False] == settling.result(LIMIT_S)
     assert RunState.RUNNING is work.get_run(store, claimed.record.id).state
-    assert store.beat(Beat(worker=worker, holds=(claimed.hold,))).is_alive
+    assert store.beat(Heartbeat(worker=worker, holds=(claimed.hold,))).is_alive
 
 
 def test_a_beat_that_comes_second_finds_the_worker_dead(store, clock, watch):
@@ -153,13 +153,13 @@ def test_a_beat_that_comes_second_finds_the_worker_dead(store, clock, watch):
     watch.put_turnstile("INSERT", "duly.attempts")
     settling = watch.start(lambda: work.settle_lost(store, fence, lost))
     assert watch.stands_at_the_turnstile()
-    beating = watch.start(lambda: store.beat(Beat(worker=worker, holds=(claimed.hold,))))
+    beating = watch.start(lambda: store.beat(Heartbeat(worker=worker, holds=(claimed.hold,))))
 
     assert watch.is_blocked()
     watch.open_turnstile()
     assert [True] == settling.result(LIMIT_S)
     assert not beating.result(LIMIT_S).is_alive
-    (stop,) = store.beat(Beat(worker=worker, holds=(claimed.hold,))).stops
+    (stop,) = store.beat(Heartbeat(worker=worker, holds=(claimed.hold,))).stops
     assert (claimed.hold, "gone") == (stop.hold, stop.kind)
 
 
@@ -257,7 +257,7 @@ def test_who_cancels_a_run_that_is_being_claimed_asks_its_worker(store, watch):
     watch.open_turnstile()
     hold = claiming.result(LIMIT_S).hold
     assert RunState.RUNNING is cancelling.result(LIMIT_S).state
-    (stop,) = store.beat(Beat(worker=worker, holds=(hold,))).stops
+    (stop,) = store.beat(Heartbeat(worker=worker, holds=(hold,))).stops
     assert (hold, "cancel") == (stop.hold, stop.kind)
 
 
@@ -339,7 +339,7 @@ def test_a_claim_whose_answer_was_lost_is_found_again_by_the_beat(timed_url, ope
         with pytest.raises(StoreUnavailable):
             work.take(store, worker)
         assert proxy.wait_dropped()
-        beaten = store.beat(Beat(worker=worker))
+        beaten = store.beat(Heartbeat(worker=worker))
 
         assert [run_id] == [stray.run_id for stray in beaten.strays]
 
@@ -367,7 +367,9 @@ def test_workers_that_die_and_a_reaper_at_once_lose_no_run(store, watch):
         try:
             while store.list_queues():
                 lost = work.lost_claims(store)
-                work.settle_lost(store, fence, *lost, how=GivenBack(Reason.LOST, is_started=False))
+                work.settle_lost(
+                    store, fence, *lost, how=ReturnedToQueue(Reason.LOST, is_started=False)
+                )
         finally:
             is_over.set()
 

@@ -19,9 +19,9 @@ import apsw
 
 from duly.domain.effects import Choice
 from duly.domain.enums import Finding, Lane
-from duly.domain.outcomes import Failed, GivenBack, Succeeded
+from duly.domain.outcomes import Failed, ReturnedToQueue, Succeeded
 from duly.domain.runs import Reason
-from duly.domain.verification import ScopeReport, check_of
+from duly.domain.verification import ItemReport, check_of
 from duly.engine.manual_clock import ManualClock
 from duly.store.ports.dispatch import FireRetry, FireTimers
 from duly.store.ports.effects import EndEffect
@@ -52,7 +52,7 @@ def end(store, clock):
         finish(first, Succeeded("1")),
         finish(second, Failed("again", after_us=SECOND_US)),
         finish(third, work.FATAL),
-        finish(fourth, GivenBack(Reason.SHUTDOWN, is_started=True)),
+        finish(fourth, ReturnedToQueue(Reason.SHUTDOWN, is_started=True)),
     ]
     return lambda again: again.finish_runs(worker, ends)
 
@@ -109,7 +109,7 @@ def fall_into_doubt(store, clock):
     worker, claimed = taken(store)
     for key in ("mail", "letter"):
         begin(store, worker, claimed, key)
-    said: dict[str, Any] = {"scope": ScopeReport(expected=2, names=("a", "b"), done=("a",))}
+    said: dict[str, Any] = {"scope": ItemReport(expected=2, names=("a", "b"), done=("a",))}
     said["follow_up"] = check_of(claimed.record, claimed.fence)
     return lambda again: work.end(
         again, worker, claimed, Failed("boom"), policy=UNSAFE, has_begun_effects=True, **said

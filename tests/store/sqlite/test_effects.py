@@ -7,7 +7,7 @@ import pytest
 
 from duly.domain.enums import Finding, RunState
 from duly.domain.outcomes import Failed, Succeeded
-from duly.domain.verification import ScopeReport
+from duly.domain.verification import ItemReport
 from duly.errors import SchemaMismatch
 from duly.store.ports.effects import AddVerdict
 from duly.store.ports.execution import WORKER_TTL_US
@@ -43,13 +43,13 @@ def test_one_query_says_what_has_come_of_runs(store):
     worker, claimed = taken(store)
     done(store, worker, claimed)
     begin(store, worker, claimed, "letter")
-    scope = ScopeReport(expected=3, done=("a", "b"))
+    scope = ItemReport(expected=3, done=("a", "b"))
     work.end(store, worker, claimed, Succeeded(), scope=scope)
     found = AddVerdict(run_id=claimed.run_id, finding=Finding.PARTIAL, evidence=None, by="check")
     store.add_verdict(found)
     repair = rerun(store, claimed.run_id, is_repair=True)
     work.end(
-        store, worker, work.take_one(store, worker), Succeeded(), scope=ScopeReport(done=("b", "c"))
+        store, worker, work.take_one(store, worker), Succeeded(), scope=ItemReport(done=("b", "c"))
     )
 
     with store.transaction(SECOND_US) as lent:
@@ -85,7 +85,7 @@ def test_a_program_of_an_older_schema_prunes_what_a_run_has_left(store, path, cl
     """D5, D6: by its own statements."""
     worker, claimed = taken(store)
     done(store, worker, claimed)
-    work.end(store, worker, claimed, Succeeded(), scope=ScopeReport(expected=1, done=("a",)))
+    work.end(store, worker, claimed, Succeeded(), scope=ItemReport(expected=1, done=("a",)))
 
     for statement in PRUNE:
         ask(path, statement, (claimed.run_id,))

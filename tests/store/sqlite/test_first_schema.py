@@ -10,7 +10,7 @@ import pytest
 
 from duly.domain.enums import RunState
 from duly.domain.outcomes import Succeeded
-from duly.domain.runs import Tries
+from duly.domain.runs import AttemptCounts
 from duly.errors import SchemaMismatch
 from duly.store.ports.maintenance import PruneKind
 from duly.store.ports.queries import RunFilter
@@ -88,7 +88,7 @@ def test_what_was_queued_before_is_claimed_and_finished_after(old, path, clock):
     numbers = [migration.number for migration in store.migrate()]
     assert list(range(2, len(numbers) + 2)) == numbers
     assert [] == store.check()
-    assert (RunState.CANCELLED, Tries()) == (
+    assert (RunState.CANCELLED, AttemptCounts()) == (
         work.get_run(store, closed).state,
         work.get_run(store, closed).tries,
     )

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from duly import cron
-from duly.domain.missing_occurrences import Cause, SlotKind
+from duly.domain.missing_occurrences import Cause, ExpectedOccurrenceKind
 from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
 from duly_conformance import steps
@@ -30,9 +30,9 @@ def test_what_is_removed_behind_its_back_is_missing(tmp_path, what):
         with apsw.Connection(str(path)) as line:
             for table in tables:
                 line.execute(f"DELETE FROM duly_{table}")  # noqa: S608 - of ours
-        found = [one for one in slots(store) if one.kind is SlotKind.MISSING]
+        found = [one for one in slots(store) if one.kind is ExpectedOccurrenceKind.MISSING]
 
-        assert [] == [one for one in before if one.kind is SlotKind.MISSING]
+        assert [] == [one for one in before if one.kind is ExpectedOccurrenceKind.MISSING]
         assert [before[place].scheduled_for for place in places] == [
             one.scheduled_for for one in found
         ]
@@ -52,7 +52,7 @@ def test_a_timer_that_was_taken_away_shows_when_its_time_has_passed(tmp_path):
             line.execute("UPDATE duly_schedule_state SET next_for = NULL, next_due = NULL")
         clock.advance("3d")
 
-        missing = [one for one in slots(store) if one.kind is SlotKind.MISSING]
+        missing = [one for one in slots(store) if one.kind is ExpectedOccurrenceKind.MISSING]
         assert 3 == len(missing)
         assert {Cause.UNRECORDED} == {one.cause for one in missing}
     finally:
@@ -82,7 +82,7 @@ def test_what_ran_at_another_instant_under_older_rules_is_not_missing(tmp_path):
         clock.advance("2h")
         found = slots(store)
 
-        assert [SlotKind.PRESENT] * 2 == [one.kind for one in found]
+        assert [ExpectedOccurrenceKind.PRESENT] * 2 == [one.kind for one in found]
         assert {first, second}.isdisjoint(one.run_id for one in found)
     finally:
         store.close()

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from duly.store.wakeups import LOOPBACK, Doorplate, LocalWakeups, UdpWakeups, wake_all
+from duly.store.wakeups import LOOPBACK, LocalWakeups, UdpWakeups, WakeAddress, wake_all
 
 LONG_US = 120 * 1_000_000
 
@@ -106,7 +106,7 @@ def asking():
 
 def test_a_place_says_that_it_is_on_this_host_and_is_not_woken_by_the_question(asking):
     place = UdpWakeups()
-    plate = Doorplate.read(place.doorplate.address)
+    plate = WakeAddress.read(place.doorplate.address)
     assert plate is not None
     asking.sendto(plate.question, (LOOPBACK, plate.port))
 
@@ -130,4 +130,4 @@ def test_a_place_does_not_answer_for_another_one_at_the_same_port(asking):
     "address", ["", "duly_work", "udp:127.0.0.1:7", "udp:127.0.0.1:x:00", "udp:127.0.0.1:70000:00"]
 )
 def test_not_every_address_is_a_doorplate(address):
-    assert Doorplate.read(address) is None
+    assert WakeAddress.read(address) is None

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from duly.domain.enums import RunState
-from duly.domain.outcomes import GivenBack
+from duly.domain.outcomes import ReturnedToQueue
 from duly.domain.policies import Retry
 from duly.domain.runs import Reason, TaskPolicy
 from duly.engine.manual_clock import ManualClock
@@ -96,7 +96,7 @@ def test_a_run_that_was_given_back_can_be_cancelled_in_the_queue(store, clock):
     """R6: it lies elsewhere than one that was never claimed."""
     worker, claimed = work.queue_and_take(store)
     clock.advance(5)
-    back = finish(claimed, GivenBack(Reason.SHUTDOWN, is_started=True))
+    back = finish(claimed, ReturnedToQueue(Reason.SHUTDOWN, is_started=True))
     store.finish_runs(worker, [back])
 
     cancelled = store.cancel_run(cancel_run(claimed.record.id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duly.api.handlers.parts import given, look, order, whole
-from duly.api.route import Answer
+from duly.api.route import ApiResponse
 from duly.interface.alerts import (
     Alert,
     AlertChannel,
@@ -22,84 +22,84 @@ from duly.interface.runs import Justified
 from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
 
 
-def list_alerts(received: Received) -> Page[Alert]:
+def list_alerts(received: ApiRequest) -> Page[Alert]:
     """Return alerts, newest first: those that are open, unless another state is asked for."""
     return whole(Alert, received.app.alerts.list(**given(received.query)))
 
 
-def get_alert(received: Received) -> Alert:
+def get_alert(received: ApiRequest) -> Alert:
     """Return an alert with its deliveries."""
     return Alert.from_view(received.app.alerts.get(received.path["alert"]))
 
 
-def acknowledge_alert(received: Received) -> Alert:
+def acknowledge_alert(received: ApiRequest) -> Alert:
     """Take note of an alert, so that others know that somebody looks after it."""
     reason = received.body.reason
     return Alert.from_view(received.app.alerts.acknowledge(received.path["alert"], reason=reason))
 
 
-def list_alert_silences(received: Received) -> Page[AlertSilence]:
+def list_alert_silences(received: ApiRequest) -> Page[AlertSilence]:
     """Return silences that are not over."""
     return whole(AlertSilence, received.app.alerts.silences())
 
 
-def silence_alerts(received: Received) -> Answer:
+def silence_alerts(received: ApiRequest) -> ApiResponse:
     """Tell nobody of such alerts for a while; they are on record all the same."""
     made = received.app.alerts.silence(**given(received.body), id=received.order_id())
-    return Answer(value=AlertSilence.from_view(made), version=made.version)
+    return ApiResponse(value=AlertSilence.from_view(made), version=made.version)
 
 
-def unsilence_alerts(received: Received) -> Removed:
+def unsilence_alerts(received: ApiRequest) -> Removed:
     """End a silence before its time."""
     done = received.app.alerts.unsilence(received.path["silence"], **_removal(received))
     return Removed(is_removed=done)
 
 
-def list_alert_rules(received: Received) -> Page[AlertRule]:
+def list_alert_rules(received: ApiRequest) -> Page[AlertRule]:
     """Return every rule by name: those that were set, and what is usual for the others."""
     return whole(AlertRule, received.app.alerts.rules())
 
 
-def set_alert_rule(received: Received) -> Answer:
+def set_alert_rule(received: ApiRequest) -> ApiResponse:
     """Set a rule; what is not given stays."""
     terms = {**given(received.body), "version": received.version}
     made = received.app.alerts.set_rule(received.path["rule"], **terms)
-    return Answer(value=AlertRule.from_view(made), version=made.version)
+    return ApiResponse(value=AlertRule.from_view(made), version=made.version)
 
 
-def remove_alert_rule(received: Received) -> Removed:
+def remove_alert_rule(received: ApiRequest) -> Removed:
     """Take back a rule that was set: what is usual holds again."""
     done = received.app.alerts.remove_rule(received.path["rule"], **_removal(received))
     return Removed(is_removed=done)
 
 
-def list_alert_channels(received: Received) -> Page[AlertChannel]:
+def list_alert_channels(received: ApiRequest) -> Page[AlertChannel]:
     """Return where alerts go, by name."""
     return whole(AlertChannel, received.app.alerts.channels())
 
 
-def set_alert_channel(received: Received) -> Answer:
+def set_alert_channel(received: ApiRequest) -> ApiResponse:
     """Have alerts go somewhere, in place of what was said under that name before."""
     terms = {**given(received.body), "version": received.version}
     made = received.app.alerts.add_channel(received.path["channel"], **terms)
-    return Answer(value=AlertChannel.from_view(made), version=made.version)
+    return ApiResponse(value=AlertChannel.from_view(made), version=made.version)
 
 
-def remove_alert_channel(received: Received) -> Removed:
+def remove_alert_channel(received: ApiRequest) -> Removed:
     """Have alerts go there no more."""
     done = received.app.alerts.remove_channel(received.path["channel"], **_removal(received))
     return Removed(is_removed=done)
 
 
-def try_alert_channel(received: Received) -> ChannelTest:
+def try_alert_channel(received: ApiRequest) -> ChannelTest:
     """Send a notice that is marked as a test, from the server and at once."""
     return ChannelTest.from_view(received.app.alerts.test_channel(received.path["channel"]))
 
 
-def _removal(received: Received) -> dict[str, Any]:
+def _removal(received: ApiRequest) -> dict[str, Any]:
     return {**given(received.query), "version": received.version}
 
 

@@ -9,10 +9,10 @@ from duly.interface.attempts import Attempt, AttemptQuery
 from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
 
 
-def search_attempts(received: Received) -> Page[Attempt]:
+def search_attempts(received: ApiRequest) -> Page[Attempt]:
     """Find attempts by worker, state, reason or error; those of the newest runs first."""
     found = received.app.attempts.page(**given(received.query))
     items = [Attempt.from_view(one) for one in found.items]

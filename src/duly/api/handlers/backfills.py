@@ -14,28 +14,28 @@ from duly.interface.backfills import (
     ResumeFrom,
     ThrottleBackfill,
 )
-from duly.interface.runs import Because
+from duly.interface.runs import ReasonBody
 from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
 
 
-def list_backfills(received: Received) -> Page[Backfill]:
+def list_backfills(received: ApiRequest) -> Page[Backfill]:
     """Return backfills, newest first; of one schedule, or of all."""
     asked: BackfillQuery = received.query
     of = None if asked.schedule is None else reference_of(asked.schedule)
     return whole(Backfill, received.app.backfills.list(of))
 
 
-def plan_backfill(received: Received) -> BackfillPlan:
+def plan_backfill(received: ApiRequest) -> BackfillPlan:
     """Show the exact occurrences of a span and what is known about each; nothing is made."""
     terms = given(received.body)
     schedule = reference_of(terms.pop("schedule"))
     return BackfillPlan.from_view(received.app.backfills.plan(schedule, **terms))
 
 
-def create_backfill(received: Received) -> Backfill:
+def create_backfill(received: ApiRequest) -> Backfill:
     """Have the runs of a span made, at a rate, so many at a time, on a lane of their own."""
     terms = given(received.body)
     schedule = reference_of(terms.pop("schedule"))
@@ -43,47 +43,47 @@ def create_backfill(received: Received) -> Backfill:
     return Backfill.from_view(made)
 
 
-def get_backfill(received: Received) -> Backfill:
+def get_backfill(received: ApiRequest) -> Backfill:
     """Return a backfill."""
     return Backfill.from_view(received.app.backfills.get(_backfill(received)))
 
 
-def pause_backfill(received: Received) -> Backfill:
+def pause_backfill(received: ApiRequest) -> Backfill:
     """Make no more runs until it is resumed; those that were made go on."""
     reason = received.body.reason
     return Backfill.from_view(received.app.backfills.pause(_backfill(received), reason=reason))
 
 
-def resume_backfill(received: Received) -> Backfill:
+def resume_backfill(received: ApiRequest) -> Backfill:
     """Go on where a backfill stands."""
     reason = received.body.reason
     return Backfill.from_view(received.app.backfills.resume(_backfill(received), reason=reason))
 
 
-def cancel_backfill(received: Received) -> Backfill:
+def cancel_backfill(received: ApiRequest) -> Backfill:
     """Make no more runs, for good; those that were made go on."""
     reason = received.body.reason
     return Backfill.from_view(received.app.backfills.cancel(_backfill(received), reason=reason))
 
 
-def throttle_backfill(received: Received) -> Backfill:
+def throttle_backfill(received: ApiRequest) -> Backfill:
     """Let a backfill go faster or slower from now on."""
     terms = given(received.body)
     return Backfill.from_view(received.app.backfills.throttle(_backfill(received), **terms))
 
 
-def plan_backfill_rest(received: Received) -> BackfillPlan:
+def plan_backfill_rest(received: ApiRequest) -> BackfillPlan:
     """Show what a backfill that was called off has left undone; nothing is made."""
     return BackfillPlan.from_view(received.app.backfills.plan_rest(_backfill(received)))
 
 
-def resume_from_backfill(received: Received) -> Backfill:
+def resume_from_backfill(received: ApiRequest) -> Backfill:
     """Have another backfill do what one that was called off has left undone."""
     terms = given(received.body)
     return Backfill.from_view(received.app.backfills.resume_from(_backfill(received), **terms))
 
 
-def _backfill(received: Received) -> str:
+def _backfill(received: ApiRequest) -> str:
     return received.path["backfill"]
 
 
@@ -109,8 +109,8 @@ ROUTES: tuple[Route, ...] = (
         scope="trigger",
         status=201,
     ),
-    order(f"{_ONE}/cancel", cancel_backfill, Because, Backfill),
-    order(f"{_ONE}/pause", pause_backfill, Because, Backfill),
-    order(f"{_ONE}/resume", resume_backfill, Because, Backfill),
+    order(f"{_ONE}/cancel", cancel_backfill, ReasonBody, Backfill),
+    order(f"{_ONE}/pause", pause_backfill, ReasonBody, Backfill),
+    order(f"{_ONE}/resume", resume_backfill, ReasonBody, Backfill),
     order(f"{_ONE}/throttle", throttle_backfill, ThrottleBackfill, Backfill),
 )

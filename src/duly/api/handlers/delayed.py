@@ -10,19 +10,19 @@ from duly.api.handlers.parts import look, order
 from duly.api.requests import read_cursor, read_limit, write_cursor
 from duly.errors import NotFound
 from duly.interface import delayed as wire
-from duly.interface.runs import Because, Run
+from duly.interface.runs import ReasonBody, Run
 from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
 
 ONE = "/delayed/{key_or_id}"
 T = TypeVar("T")
 
 
-def list_delayed(received: Received) -> Page[wire.DelayedRun]:
+def list_delayed(received: ApiRequest) -> Page[wire.DelayedRun]:
     """List delayed runs that are pending, in the order in which they fall due."""
     asked: wire.DelayedAsked = received.query
     after = read_cursor(asked.cursor, tuple[datetime, UUID])
@@ -33,12 +33,12 @@ def list_delayed(received: Received) -> Page[wire.DelayedRun]:
     )
 
 
-def get_delayed(received: Received) -> wire.DelayedRun:
+def get_delayed(received: ApiRequest) -> wire.DelayedRun:
     """Look at a pending delayed run, by its key or id."""
     return wire.DelayedRun.from_view(_by_either(received, received.app.delayed.get))
 
 
-def move_delayed(received: Received) -> wire.DelayedRun:
+def move_delayed(received: ApiRequest) -> wire.DelayedRun:
     """Have a pending delayed run fall due at another time."""
     asked: wire.Move = received.body
 
@@ -51,16 +51,16 @@ def move_delayed(received: Received) -> wire.DelayedRun:
     return _by_either(received, move)
 
 
-def cancel_delayed(received: Received) -> Run:
+def cancel_delayed(received: ApiRequest) -> Run:
     """Cancel a pending delayed run."""
-    asked: Because = received.query
+    asked: ReasonBody = received.query
     cancelled = _by_either(
         received, lambda key_or_id: received.app.cancel(key_or_id, reason=asked.reason)
     )
     return Run.from_view(cancelled)
 
 
-def _by_either(received: Received, function: Callable[[str | UUID], T]) -> T:
+def _by_either(received: ApiRequest, function: Callable[[str | UUID], T]) -> T:
     """Take what the path says for an id if it can be one, and for a key if it is none."""
     said = received.path["key_or_id"]
     try:
@@ -86,5 +86,5 @@ ROUTES: tuple[Route, ...] = (
         is_once_only=True,
         **_ORDERED,
     ),
-    order(ONE, cancel_delayed, None, Run, method="DELETE", query=Because, **_ORDERED),
+    order(ONE, cancel_delayed, None, Run, method="DELETE", query=ReasonBody, **_ORDERED),
 )

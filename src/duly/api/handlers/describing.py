@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from duly.api.route import Answer, Received, Route
+from duly.api.route import ApiRequest, ApiResponse, Route
 
 
-def get_openapi(_received: Received) -> Answer:
+def get_openapi(_received: ApiRequest) -> ApiResponse:
     """Return the OpenAPI document of all this."""
-    return Answer(value=_document())
+    return ApiResponse(value=_document())
 
 
 @cache

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from duly.api.events import PAGE, is_of_all, read_place
-from duly.api.route import Answer, Received, Route
+from duly.api.route import ApiRequest, ApiResponse, Route
 from duly.interface.audit import EventsAsked
 from duly.interface.schedules import Entry
 
 
-def follow_events(received: Received) -> Answer:
+def follow_events(received: ApiRequest) -> ApiResponse:
     """Return what happened after a number; the stream goes on from there."""
     is_whole = is_of_all(received)
     place = read_place(received)
-    return Answer(value=received.app.events.after(place, limit=PAGE, all_tenants=is_whole))
+    return ApiResponse(value=received.app.events.after(place, limit=PAGE, all_tenants=is_whole))
 
 
 ROUTES: tuple[Route, ...] = (

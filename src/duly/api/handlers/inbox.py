@@ -10,21 +10,21 @@ from duly.interface.inbox import InboxItem, InboxQuery
 from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
 
 INBOX_DEFAULT = 100
 INBOX_MAX = 200
 """Each of them is looked at from every side."""
 
 
-def list_inbox(received: Received) -> Page[InboxItem]:
+def list_inbox(received: ApiRequest) -> Page[InboxItem]:
     """Return runs that are in doubt, oldest first, each with what is safest."""
     asked: InboxQuery = received.query
     limit = INBOX_DEFAULT if asked.limit is None else read_limit(asked.limit, INBOX_MAX)
     return whole(InboxItem, received.app.inbox.list(limit=limit))
 
 
-def get_inbox_item(received: Received) -> InboxItem:
+def get_inbox_item(received: ApiRequest) -> InboxItem:
     """Return one that is in doubt, all that is known of it, and what each choice risks."""
     return InboxItem.from_view(received.app.inbox.get(reference_of(received.path["run"])))
 

@@ -21,17 +21,17 @@ from duly.timetable.zone_search import search_zones
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
     from duly.timetable.zone_search import ZoneMatch
 
 
-def get_status(received: Received) -> Status:
+def get_status(received: ApiRequest) -> Status:
     """Show the state of everything on one screen."""
     asked: StatusAsked = received.query
     return Status.from_view(received.app.status(own=asked.own))
 
 
-def get_diagnosis(received: Received) -> Diagnosis:
+def get_diagnosis(received: ApiRequest) -> Diagnosis:
     """Say what is wrong with installation, store and fleet, and what to do about it."""
     if not received.principal.is_everywhere:
         problem = "may not look at the whole installation: that concerns every tenant"
@@ -40,7 +40,7 @@ def get_diagnosis(received: Received) -> Diagnosis:
     return Diagnosis.from_view(examine(received.app))
 
 
-def list_audit(received: Received) -> Page[Entry]:
+def list_audit(received: ApiRequest) -> Page[Entry]:
     """Tell who did what, when, why and from where, newest first."""
     asked: AuditAsked = received.query
     is_whole = is_of_all(received)
@@ -58,7 +58,7 @@ def list_audit(received: Received) -> Page[Entry]:
     return Page(items=[Entry.from_view(one) for one in page.items], next_cursor=page.next_cursor)
 
 
-def find_zones(received: Received) -> Page[wire.Zone]:
+def find_zones(received: ApiRequest) -> Page[wire.Zone]:
     """Find time zones by city, country, name, abbreviation or offset."""
     asked: wire.ZonesAsked = received.query
     now = from_microseconds(received.app.store.now())
@@ -66,7 +66,7 @@ def find_zones(received: Received) -> Page[wire.Zone]:
     return Page(items=[_zone(one) for one in found], next_cursor=None)
 
 
-def explain_rule(received: Received) -> Preview:
+def explain_rule(received: ApiRequest) -> Preview:
     """Show what a rule means, when it fires next, and what clocks do to it."""
     asked: wire.RuleAsked = received.query
     rule = Rule(

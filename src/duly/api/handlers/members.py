@@ -12,46 +12,46 @@ from duly.interface.shapes import Page
 from duly.store.ports.dispatch import MemberKind
 
 if TYPE_CHECKING:
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
 
 WORKER_DIGITS_MAX = 19
 
 
-def list_workers(received: Received) -> Page[Member]:
+def list_workers(received: ApiRequest) -> Page[Member]:
     """Return the workers: who is alive, what they serve, and how busy they are."""
     return whole(Member, received.app.status().workers)
 
 
-def list_dispatchers(received: Received) -> Page[Member]:
+def list_dispatchers(received: ApiRequest) -> Page[Member]:
     """Return the dispatchers: who is alive, and how much of time each owns."""
     found = received.app.status().members
     return whole(Member, [one for one in found if one.kind == MemberKind.DISPATCHER])
 
 
-def list_quarantined_hosts(received: Received) -> Page[QuarantinedHost]:
+def list_quarantined_hosts(received: ApiRequest) -> Page[QuarantinedHost]:
     """Return hosts of which no worker claims anything, by name."""
     return whole(QuarantinedHost, received.app.workers.quarantined_hosts())
 
 
-def drain_worker(received: Received) -> Member:
+def drain_worker(received: ApiRequest) -> Member:
     """Let a worker claim nothing more, and end when what it holds is done."""
     reason = received.body.reason
     return Member.from_view(received.app.workers.drain(_worker(received), reason=reason))
 
 
-def quarantine_worker(received: Received) -> Member:
+def quarantine_worker(received: ApiRequest) -> Member:
     """Let a worker claim nothing more until it is released; it stays, to be looked at."""
     terms = given(received.body)
     return Member.from_view(received.app.workers.quarantine(_worker(received), **terms))
 
 
-def release_worker(received: Received) -> Member:
+def release_worker(received: ApiRequest) -> Member:
     """Let a worker claim again, or all of its host."""
     terms = given(received.body)
     return Member.from_view(received.app.workers.release(_worker(received), **terms))
 
 
-def _worker(received: Received) -> int:
+def _worker(received: ApiRequest) -> int:
     text = received.path["worker"]
     if not (text.isascii() and text.isdecimal() and len(text) < WORKER_DIGITS_MAX):
         raise UsageError("worker", text, "is not a number", "give the id of one: GET /workers")

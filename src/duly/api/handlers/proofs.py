@@ -8,10 +8,10 @@ from duly.api.handlers.parts import look, reference_of
 from duly.interface.proofs import Proof, ProofQuery
 
 if TYPE_CHECKING:
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
 
 
-def get_proof(received: Received) -> Proof:
+def get_proof(received: ApiRequest) -> Proof:
     """Say of each occurrence on a day whether all that it was to do is done, once."""
     asked: ProofQuery = received.query
     return Proof.from_view(received.app.prove(reference_of(asked.schedule), asked.day))

@@ -11,10 +11,10 @@ from duly.api.handlers.parts import order, reference_of
 from duly.domain.enums import RunState
 from duly.errors import Conflict
 from duly.interface.runs import (
-    Because,
     EditRun,
     Justified,
     NoTerms,
+    ReasonBody,
     ReconcileRun,
     RerunRun,
     ResumeRun,
@@ -25,17 +25,17 @@ from duly.interface.runs import (
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
     from duly.client.runs import OrderedRun
 
 
-def cancel_run(received: Received) -> Run:
+def cancel_run(received: ApiRequest) -> Run:
     """Stop a run: at once where nobody runs it, by asking where somebody does."""
-    asked: Because = received.body
+    asked: ReasonBody = received.body
     return Run.from_view(received.app.runs.cancel(_run(received), reason=asked.reason))
 
 
-def retry_run(received: Received) -> Run:
+def retry_run(received: ApiRequest) -> Run:
     """Try a run again that is dead, waits, or is ambiguous."""
     asked: RetryRun = received.body
     app = received.app
@@ -52,7 +52,7 @@ def retry_run(received: Received) -> Run:
     return Run.from_view(app.runs.get(found.id))
 
 
-def discard_run(received: Received) -> Run:
+def discard_run(received: ApiRequest) -> Run:
     """Give up a dead run for good; its record stays."""
     asked: Justified = received.body
     found = received.app.runs.get(_run(received))
@@ -61,14 +61,14 @@ def discard_run(received: Received) -> Run:
     return Run.from_view(received.app.runs.get(found.id))
 
 
-def edit_run(received: Received) -> Run:
+def edit_run(received: ApiRequest) -> Run:
     """Give a dead run other arguments, all of them; then retry it."""
     asked: EditRun = received.body
     edited = received.app.runs.edit(_run(received), asked.arguments, reason=asked.reason)
     return Run.from_view(edited)
 
 
-def resume_run(received: Received) -> Run:
+def resume_run(received: ApiRequest) -> Run:
     """Try an ambiguous run again from its last checkpoint."""
     asked: ResumeRun = received.body
     resumed = received.app.inbox.resume(
@@ -77,7 +77,7 @@ def resume_run(received: Received) -> Run:
     return Run.from_view(resumed)
 
 
-def reconcile_run(received: Received) -> Run:
+def reconcile_run(received: ApiRequest) -> Run:
     """Record what was found outside about an ambiguous run: it is done, or it is not."""
     asked: ReconcileRun = received.body
     settled = received.app.inbox.reconcile(
@@ -90,13 +90,13 @@ def reconcile_run(received: Received) -> Run:
     return Run.from_view(settled)
 
 
-def skip_run(received: Received) -> Run:
+def skip_run(received: ApiRequest) -> Run:
     """Leave an ambiguous run as it is, and record that nobody will do more about it."""
     asked: Justified = received.body
     return Run.from_view(received.app.inbox.skip(_run(received), reason=asked.reason))
 
 
-def rerun_run(received: Received) -> Run:
+def rerun_run(received: ApiRequest) -> Run:
     """Run once more, as another run, what a run was to do."""
     asked: RerunRun = received.body
     made = received.app.inbox.rerun(
@@ -109,12 +109,12 @@ def rerun_run(received: Received) -> Run:
     return Run.from_view(made)
 
 
-def verify_run(received: Received) -> Run:
+def verify_run(received: ApiRequest) -> Run:
     """Have a run checked by its task's own check; the run that does it is returned."""
     return Run.from_view(received.app.inbox.verify(_run(received), id=received.order_id()))
 
 
-def _run(received: Received) -> UUID | str:
+def _run(received: ApiRequest) -> UUID | str:
     return reference_of(received.path["run"])
 
 
@@ -125,7 +125,7 @@ def _require_done(ordered: OrderedRun, problem: str, remedy: str) -> None:
 
 ROUTES: tuple[Route, ...] = (
     order("/runs/{run}", edit_run, EditRun, Run, method="PATCH"),
-    order("/runs/{run}/cancel", cancel_run, Because, Run),
+    order("/runs/{run}/cancel", cancel_run, ReasonBody, Run),
     order("/runs/{run}/discard", discard_run, Justified, Run),
     order("/runs/{run}/reconcile", reconcile_run, ReconcileRun, Run, is_once_only=True),
     order("/runs/{run}/rerun", rerun_run, RerunRun, Run, status=201),

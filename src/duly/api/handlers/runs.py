@@ -14,45 +14,45 @@ from duly.interface.shapes import Page
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
 
 SHOWN_MAX = 1_000
 """How many lines or steps are shown at once."""
 _TERMS = ("at", "delay", "queue", "priority", "past")
 
 
-def list_runs(received: Received) -> Page[Run]:
+def list_runs(received: ApiRequest) -> Page[Run]:
     """Return a page of runs, newest first."""
     found = received.app.runs.page(**given(received.query))
     return Page(items=[Run.from_view(one) for one in found.items], next_cursor=found.next_cursor)
 
 
-def get_run(received: Received) -> Run:
+def get_run(received: ApiRequest) -> Run:
     """Return a run by its id or its label."""
     return Run.from_view(received.app.runs.get(_run(received)))
 
 
-def list_attempts(received: Received) -> Page[Attempt]:
+def list_attempts(received: ApiRequest) -> Page[Attempt]:
     """Return every claim of a run and what became of it."""
     return whole(Attempt, received.app.runs.attempts(_run(received)))
 
 
-def list_effects(received: Received) -> Page[Effect]:
+def list_effects(received: ApiRequest) -> Page[Effect]:
     """Return the ledger of a run."""
     return whole(Effect, received.app.inbox.effects(_run(received)))
 
 
-def list_checks(received: Received) -> Page[Check]:
+def list_checks(received: ApiRequest) -> Page[Check]:
     """Return what was found about the result of a run."""
     return whole(Check, received.app.inbox.checks(_run(received)))
 
 
-def get_scope(received: Received) -> Scope:
+def get_scope(received: ApiRequest) -> Scope:
     """Return how much a run was to do, and what of it is done."""
     return Scope.from_view(received.app.inbox.scope(_run(received)))
 
 
-def list_lines(received: Received) -> Page[Line]:
+def list_lines(received: ApiRequest) -> Page[Line]:
     """Return lines that a run's attempts wrote."""
     asked: LineQuery = received.query
     limit = SHOWN_MAX if asked.limit is None else read_limit(asked.limit)
@@ -66,24 +66,24 @@ def list_lines(received: Received) -> Page[Line]:
     )
 
 
-def list_progress(received: Received) -> Page[Step]:
+def list_progress(received: ApiRequest) -> Page[Step]:
     """Return the steps of a run's progress."""
     asked: StepQuery = received.query
     limit = SHOWN_MAX if asked.limit is None else read_limit(asked.limit)
     return whole(Step, received.app.runs.progress(_run(received), limit=limit))
 
 
-def explain_run(received: Received) -> Explanation:
+def explain_run(received: ApiRequest) -> Explanation:
     """Say why a run is late, stuck, waiting or dead."""
     return Explanation.from_view(received.app.runs.why(_run(received)))
 
 
-def list_lineage(received: Received) -> Page[Run]:
+def list_lineage(received: ApiRequest) -> Page[Run]:
     """Return a run, those that repeat it, and the one that it repeats."""
     return whole(Run, received.app.inbox.line(_run(received)))
 
 
-def enqueue_run(received: Received) -> EnqueuedRun:
+def enqueue_run(received: ApiRequest) -> EnqueuedRun:
     """Promise a run."""
     asked: NewRun = received.body
     call = received.app.call(asked.task, asked.arguments)
@@ -92,7 +92,7 @@ def enqueue_run(received: Received) -> EnqueuedRun:
     return EnqueuedRun.from_view(received.app.enqueue(call, replace=asked.replace, **terms))
 
 
-def enqueue_runs(received: Received) -> Page[EnqueuedRun]:
+def enqueue_runs(received: ApiRequest) -> Page[EnqueuedRun]:
     """Promise several runs, all or none."""
     asked: NewRuns = received.body
     calls = received.app.calls((one.task, one.arguments) for one in asked.calls)
@@ -100,7 +100,7 @@ def enqueue_runs(received: Received) -> Page[EnqueuedRun]:
     return whole(EnqueuedRun, received.app.enqueue_many(calls, ids=ids, **given(asked, *_TERMS)))
 
 
-def _run(received: Received) -> UUID | str:
+def _run(received: ApiRequest) -> UUID | str:
     return reference_of(received.path["run"])
 
 

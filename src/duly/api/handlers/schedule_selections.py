@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
     from duly.client.selections import OrderedSchedule as Done
 
 
-def create_schedule_selection(received: Received) -> ScheduleSelection:
+def create_schedule_selection(received: ApiRequest) -> ScheduleSelection:
     """Find schedules by a filter, and freeze which they are and how; nothing is done."""
     terms = given(received.body)
     if "schedules" in terms:
@@ -32,31 +32,31 @@ def create_schedule_selection(received: Received) -> ScheduleSelection:
     return ScheduleSelection.from_view(received.app.schedule_selections.freeze(**terms))
 
 
-def get_schedule_selection(received: Received) -> ScheduleSelection:
+def get_schedule_selection(received: ApiRequest) -> ScheduleSelection:
     """Return a selection, with the first of its schedules as they are now."""
     return ScheduleSelection.from_view(received.app.schedule_selections.get(_selection(received)))
 
 
-def preview_schedule_selection(received: Received) -> OrderPreview:
+def preview_schedule_selection(received: ApiRequest) -> OrderPreview:
     """Say what an order would do to each schedule of a selection, if it were given now."""
     asked: SchedulesPreviewAsked = received.query
     found = received.app.schedule_selections.preview(_selection(received), asked.order)
     return OrderPreview.from_view(found)
 
 
-def pause_schedule_selection(received: Received) -> OrderedSchedules:
+def pause_schedule_selection(received: ApiRequest) -> OrderedSchedules:
     """Pause the schedules of a selection that nobody has changed since."""
     selections = received.app.schedule_selections
     return _told(selections.pause(_selection(received), **given(received.body)))
 
 
-def resume_schedule_selection(received: Received) -> OrderedSchedules:
+def resume_schedule_selection(received: ApiRequest) -> OrderedSchedules:
     """Resume the schedules of a selection that nobody has changed since."""
     selections = received.app.schedule_selections
     return _told(selections.resume(_selection(received), **given(received.body)))
 
 
-def _selection(received: Received) -> UUID | str:
+def _selection(received: ApiRequest) -> UUID | str:
     return reference_of(received.path["selection"])
 
 

@@ -17,22 +17,22 @@ from duly.api.requests import (
     require_version,
     write_cursor,
 )
-from duly.api.route import Answer
+from duly.api.route import ApiResponse
 from duly.client.parameters import read_name
 from duly.client.schedule_orders import POLICIES
 from duly.interface import schedules as wire
-from duly.interface.runs import Because, EnqueuedRun
+from duly.interface.runs import EnqueuedRun, ReasonBody
 from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
     from duly.client.schedule_view import Schedule
 
 ONE = "/schedules/{schedule}"
 UPCOMING_SHOWN = 3
 
 
-def list_schedules(received: Received) -> Page[wire.Schedule]:
+def list_schedules(received: ApiRequest) -> Page[wire.Schedule]:
     """List schedules in order of name."""
     asked: wire.SchedulesAsked = received.query
     page = received.app.schedules.page(
@@ -51,7 +51,7 @@ def list_schedules(received: Received) -> Page[wire.Schedule]:
     return Page(items=[wire.Schedule.from_view(one) for one in page.items], next_cursor=next_cursor)
 
 
-def create_schedule(received: Received) -> Answer:
+def create_schedule(received: ApiRequest) -> ApiResponse:
     """Make a schedule: it owes a run of a task at every occurrence of a rule."""
     asked: wire.NewSchedule = received.body
     made = received.app.schedules.create(
@@ -64,12 +64,12 @@ def create_schedule(received: Received) -> Answer:
     return _planned(made)
 
 
-def get_schedule(received: Received) -> Answer:
+def get_schedule(received: ApiRequest) -> ApiResponse:
     """Look at a schedule, by its name or id."""
     return _shown(received.app.schedules.get(_reference(received)))
 
 
-def edit_schedule(received: Received) -> Answer:
+def edit_schedule(received: ApiRequest) -> ApiResponse:
     """Change what is given and keep the rest, unless somebody else was faster."""
     asked: wire.ScheduleEdit = received.body
     version = require_version(received.version, asked.version, is_any=received.is_any_version)
@@ -95,9 +95,9 @@ def edit_schedule(received: Received) -> Answer:
     return _planned(edited)
 
 
-def delete_schedule(received: Received) -> Answer:
+def delete_schedule(received: ApiRequest) -> ApiResponse:
     """Stop a schedule at once and give up what it owes; it can be restored for a while."""
-    asked: Because = received.query
+    asked: ReasonBody = received.query
     return _shown(
         received.app.schedules.delete(
             _reference(received), reason=asked.reason, version=received.version
@@ -105,7 +105,7 @@ def delete_schedule(received: Received) -> Answer:
     )
 
 
-def pause_schedule(received: Received) -> Answer:
+def pause_schedule(received: ApiRequest) -> ApiResponse:
     """Stop a schedule and keep everything."""
     asked: wire.Pause = received.body
     paused = received.app.schedules.pause(
@@ -118,7 +118,7 @@ def pause_schedule(received: Received) -> Answer:
     return _shown(paused)
 
 
-def resume_schedule(received: Received) -> Answer:
+def resume_schedule(received: ApiRequest) -> ApiResponse:
     """Let a paused schedule go on."""
     asked: wire.Resume = received.body
     resumed = received.app.schedules.resume(
@@ -127,9 +127,9 @@ def resume_schedule(received: Received) -> Answer:
     return _shown(resumed)
 
 
-def restore_schedule(received: Received) -> Answer:
+def restore_schedule(received: ApiRequest) -> ApiResponse:
     """Bring back a deleted schedule."""
-    asked: Because = received.body
+    asked: ReasonBody = received.body
     return _shown(
         received.app.schedules.restore(
             _reference(received), reason=asked.reason, version=received.version
@@ -137,9 +137,9 @@ def restore_schedule(received: Received) -> Answer:
     )
 
 
-def skip_schedule(received: Received) -> Answer:
+def skip_schedule(received: ApiRequest) -> ApiResponse:
     """Skip the one pending occurrence, on record."""
-    asked: Because = received.body
+    asked: ReasonBody = received.body
     return _shown(
         received.app.schedules.skip_next(
             _reference(received), reason=asked.reason, version=received.version
@@ -147,7 +147,7 @@ def skip_schedule(received: Received) -> Answer:
     )
 
 
-def trigger_schedule(received: Received) -> EnqueuedRun:
+def trigger_schedule(received: ApiRequest) -> EnqueuedRun:
     """Run a schedule now, besides its timetable."""
     asked: wire.Trigger = received.body
     made = received.app.schedules.trigger(
@@ -160,39 +160,39 @@ def trigger_schedule(received: Received) -> EnqueuedRun:
     return EnqueuedRun.from_view(made)
 
 
-def get_schedule_history(received: Received) -> Page[wire.Entry]:
+def get_schedule_history(received: ApiRequest) -> Page[wire.Entry]:
     """Tell who did what to a schedule, newest first."""
     limit = read_limit(received.query.limit)
     found = received.app.schedules.history(_reference(received), limit=limit)
     return whole(wire.Entry, found)
 
 
-def get_schedule_occurrences(received: Received) -> Page[wire.Occurrence]:
+def get_schedule_occurrences(received: ApiRequest) -> Page[wire.Occurrence]:
     """Tell what became of each expected occurrence of a schedule."""
     asked: wire.OccurrencesAsked = received.query
     found = received.app.schedules.occurrences(_reference(received), asked.start, asked.end)
     return whole(wire.Occurrence, found)
 
 
-def get_schedule_owed(received: Received) -> Page[wire.OwedRange]:
+def get_schedule_owed(received: ApiRequest) -> Page[wire.OwedRange]:
     """Tell the ranges of occurrences that a schedule still owes, oldest first."""
     return whole(wire.OwedRange, received.app.schedules.owed(_reference(received)))
 
 
-def get_schedule_skips(received: Received) -> Page[wire.SkippedRange]:
+def get_schedule_skips(received: ApiRequest) -> Page[wire.SkippedRange]:
     """Tell the ranges of occurrences of a schedule that were skipped, newest first."""
     limit = read_limit(received.query.limit)
     return whole(wire.SkippedRange, received.app.schedules.skips(_reference(received), limit=limit))
 
 
-def get_schedule_next(received: Received) -> Page[wire.PreviewedOccurrence]:
+def get_schedule_next(received: ApiRequest) -> Page[wire.PreviewedOccurrence]:
     """Tell the next occurrences of a schedule, in local time and UTC."""
     count = read_count(received.query.count)
     found = received.app.schedules.get(_reference(received)).upcoming(count)
     return whole(wire.PreviewedOccurrence, found)
 
 
-def preview_rule(received: Received) -> wire.Preview:
+def preview_rule(received: ApiRequest) -> wire.Preview:
     """Show what a rule means and when it fires; nothing is stored."""
     asked: wire.PreviewAsked = received.body
     timetable = read_rule(asked, asked.name)
@@ -208,19 +208,19 @@ def _policies(asked: wire.Policies) -> dict[str, Any]:
     return found
 
 
-def _reference(received: Received) -> str:
+def _reference(received: ApiRequest) -> str:
     return received.path["schedule"]
 
 
-def _planned(schedule: Schedule) -> Answer:
+def _planned(schedule: Schedule) -> ApiResponse:
     """Show a schedule that was made or edited, with when it runs next (T5)."""
     coming = [one.to_json() for one in schedule.upcoming(UPCOMING_SHOWN)]
     told = {**schedule.to_json(), "upcoming": coming}
-    return Answer(value=msgspec.convert(told, wire.PlannedSchedule), version=schedule.version)
+    return ApiResponse(value=msgspec.convert(told, wire.PlannedSchedule), version=schedule.version)
 
 
-def _shown(schedule: Schedule) -> Answer:
-    return Answer(value=wire.Schedule.from_view(schedule), version=schedule.version)
+def _shown(schedule: Schedule) -> ApiResponse:
+    return ApiResponse(value=wire.Schedule.from_view(schedule), version=schedule.version)
 
 
 _VERSIONED = {"is_idempotent": True, "has_version": True}
@@ -248,11 +248,13 @@ ROUTES: tuple[Route, ...] = (
         errors=frozenset(),
         is_idempotent=False,
     ),
-    order(ONE, delete_schedule, None, wire.Schedule, method="DELETE", query=Because, **_VERSIONED),
+    order(
+        ONE, delete_schedule, None, wire.Schedule, method="DELETE", query=ReasonBody, **_VERSIONED
+    ),
     order(f"{ONE}/pause", pause_schedule, wire.Pause, wire.Schedule, **_VERSIONED),
     order(f"{ONE}/resume", resume_schedule, wire.Resume, wire.Schedule, **_VERSIONED),
-    order(f"{ONE}/restore", restore_schedule, Because, wire.Schedule, **_VERSIONED),
-    order(f"{ONE}/skip", skip_schedule, Because, wire.Schedule, is_once_only=True, **_VERSIONED),
+    order(f"{ONE}/restore", restore_schedule, ReasonBody, wire.Schedule, **_VERSIONED),
+    order(f"{ONE}/skip", skip_schedule, ReasonBody, wire.Schedule, is_once_only=True, **_VERSIONED),
     order(
         f"{ONE}/trigger", trigger_schedule, wire.Trigger, EnqueuedRun, scope="trigger", status=201
     ),

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
     from duly.client.runs import OrderedRun as Done
 
 
-def create_selection(received: Received) -> Selection:
+def create_selection(received: ApiRequest) -> Selection:
     """Find runs by a filter, dead ones unless told, and freeze which they are; nothing is done."""
     asked: NewSelection = received.body
     # No state at all is a term, too: those of every state are meant.
@@ -32,47 +32,47 @@ def create_selection(received: Received) -> Selection:
     return Selection.from_view(received.app.selections.freeze(**terms))
 
 
-def get_selection(received: Received) -> Selection:
+def get_selection(received: ApiRequest) -> Selection:
     """Return a selection, with the newest of its runs as they are now."""
     return Selection.from_view(received.app.selections.get(_selection(received)))
 
 
-def retry_selection(received: Received) -> OrderedRuns:
+def retry_selection(received: ApiRequest) -> OrderedRuns:
     """Queue the dead runs of a selection again, and at once those that wait."""
     done = received.app.selections.retry(_selection(received), **given(received.body))
     return _told(done)
 
 
-def discard_selection(received: Received) -> OrderedRuns:
+def discard_selection(received: ApiRequest) -> OrderedRuns:
     """Give up the dead runs of a selection for good."""
     done = received.app.selections.discard(_selection(received), **given(received.body))
     return _told(done)
 
 
-def cancel_selection(received: Received) -> OrderedRuns:
+def cancel_selection(received: ApiRequest) -> OrderedRuns:
     """Stop the runs of a selection."""
     done = received.app.selections.cancel(_selection(received), **given(received.body))
     return _told(done)
 
 
-def preview_selection(received: Received) -> OrderPreview:
+def preview_selection(received: ApiRequest) -> OrderPreview:
     """Say what an order would do to each run of a selection, if it were given now."""
     asked: RunsPreviewAsked = received.query
     found = received.app.selections.preview(_selection(received), asked.order)
     return OrderPreview.from_view(found)
 
 
-def rerun_selection(received: Received) -> OrderedRuns:
+def rerun_selection(received: ApiRequest) -> OrderedRuns:
     """Run once more, each as another run, what the runs of a selection were to do."""
     return _told(received.app.selections.rerun(_selection(received), **given(received.body)))
 
 
-def skip_selection(received: Received) -> OrderedRuns:
+def skip_selection(received: ApiRequest) -> OrderedRuns:
     """Leave the runs of a selection that are in doubt as they are, on record."""
     return _told(received.app.selections.skip(_selection(received), **given(received.body)))
 
 
-def _selection(received: Received) -> UUID | str:
+def _selection(received: ApiRequest) -> UUID | str:
     return reference_of(received.path["selection"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.api.requests import csrf_token
-from duly.api.route import Answer, Received, Route
+from duly.api.route import ApiRequest, ApiResponse, Route
 from duly.errors import UsageError
 from duly.interface.access import BeginSession, Session
 from duly.timetable.instants import from_microseconds
@@ -13,11 +13,11 @@ from duly.timetable.instants import from_microseconds
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from duly.api.middleware import Door
+    from duly.api.middleware import Authenticator
     from duly.domain.auth import Principal
 
 
-def begin_session(received: Received) -> Answer:
+def begin_session(received: ApiRequest) -> ApiResponse:
     """Begin a session of a browser by a one-time code or a token; a cookie stands for it then."""
     asked: BeginSession = received.body
     if (asked.code is None) == (asked.token is None):
@@ -26,13 +26,13 @@ def begin_session(received: Received) -> Answer:
     door = _door(received)
     begun = door.begin(code=asked.code, token=asked.token)
     expires_at = from_microseconds(begun.record.expires_at)
-    return Answer(
+    return ApiResponse(
         value=_shown(begun.record.principal, expires_at, csrf_token(begun.secret)),
         headers={"Set-Cookie": door.cookie(begun.secret)},
     )
 
 
-def get_session(received: Received) -> Session:
+def get_session(received: ApiRequest) -> Session:
     """Say who asks, and what they may do."""
     secret = _door(received).session_secret(received.headers)
     is_session = received.principal.kind == "session"
@@ -40,14 +40,14 @@ def get_session(received: Received) -> Session:
     return _shown(received.principal, None, csrf)
 
 
-def end_session(received: Received) -> Answer:
+def end_session(received: ApiRequest) -> ApiResponse:
     """End the session that asks for it."""
     door = _door(received)
     door.end(received.principal, received.headers)
-    return Answer(status=204, headers={"Set-Cookie": door.cookie(None)})
+    return ApiResponse(status=204, headers={"Set-Cookie": door.cookie(None)})
 
 
-def _door(received: Received) -> Door:
+def _door(received: ApiRequest) -> Authenticator:
     assert received.door is not None, "a request comes through the door"
     return received.door
 

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from duly.api.handlers.parts import look, order, whole
 from duly.interface.access import MadeToken, NewToken, Token, TokensAsked
-from duly.interface.runs import Because
+from duly.interface.runs import ReasonBody
 from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
 
 ONE = "/tokens/{token}"
 
 
-def list_tokens(received: Received) -> Page[Token]:
+def list_tokens(received: ApiRequest) -> Page[Token]:
     """List tokens, newest first; also those that open nothing any more."""
     return whole(Token, received.app.tokens.list(tenant=received.query.tenant))
 
 
-def create_token(received: Received) -> MadeToken:
+def create_token(received: ApiRequest) -> MadeToken:
     """Make a token; its text is answered this once, and kept nowhere."""
     asked: NewToken = received.body
     made = received.app.tokens.create(
@@ -33,14 +33,14 @@ def create_token(received: Received) -> MadeToken:
     return MadeToken.from_view(made)
 
 
-def get_token(received: Received) -> Token:
+def get_token(received: ApiRequest) -> Token:
     """Look at a token, by its id or prefix."""
     return Token.from_view(received.app.tokens.get(received.path["token"]))
 
 
-def revoke_token(received: Received) -> Token:
+def revoke_token(received: ApiRequest) -> Token:
     """End a token for good, and the sessions that were begun with it."""
-    asked: Because = received.query
+    asked: ReasonBody = received.query
     revoked = received.app.tokens.revoke(received.path["token"], reason=asked.reason)
     return Token.from_view(revoked)
 
@@ -56,7 +56,7 @@ ROUTES: tuple[Route, ...] = (
         None,
         Token,
         method="DELETE",
-        query=Because,
+        query=ReasonBody,
         is_idempotent=True,
         **_ADMIN,
     ),

@@ -13,15 +13,15 @@ from duly.interface import vitals as wire
 from duly.interface.shapes import Page
 
 if TYPE_CHECKING:
-    from duly.api.route import Received, Route
+    from duly.api.route import ApiRequest, Route
 
 
-def get_tenant_vitals(received: Received) -> wire.VitalSigns:
+def get_tenant_vitals(received: ApiRequest) -> wire.VitalSigns:
     """Say how everything of the tenant is doing, triggers and completions apart."""
     return wire.VitalSigns.from_view(received.app.vitals.of_tenant())
 
 
-def list_schedule_vitals(received: Received) -> Page[wire.ScheduleVitals]:
+def list_schedule_vitals(received: ApiRequest) -> Page[wire.ScheduleVitals]:
     """List schedules, each with what its trigger does and what comes of it."""
     asked: wire.VitalsAsked = received.query
     page = received.app.vitals.schedules(
@@ -36,18 +36,18 @@ def list_schedule_vitals(received: Received) -> Page[wire.ScheduleVitals]:
     return Page(items=items, next_cursor=next_cursor)
 
 
-def get_schedule_vitals(received: Received) -> wire.VitalSigns:
+def get_schedule_vitals(received: ApiRequest) -> wire.VitalSigns:
     """Say how a schedule is doing, its trigger and its completions apart."""
     found = received.app.vitals.of_schedule(reference_of(received.path["schedule"]))
     return wire.VitalSigns.from_view(found)
 
 
-def get_task_vitals(received: Received) -> wire.VitalSigns:
+def get_task_vitals(received: ApiRequest) -> wire.VitalSigns:
     """Say how a task is doing, whoever asks for it."""
     return wire.VitalSigns.from_view(received.app.vitals.of_task(received.path["task"]))
 
 
-def list_missing(received: Received) -> wire.MissingFound:
+def list_missing(received: ApiRequest) -> wire.MissingFound:
     """Return what timetables ask for and has no run: lost, owed, or held by a pause."""
     asked: wire.MissingAsked = received.query
     found = received.app.runs.missing(

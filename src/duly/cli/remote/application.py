@@ -41,7 +41,7 @@ from duly.client.tasks import BoundCall, Tasks, named_call
 from duly.client.vitals import Proof
 from duly.config import Settings
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.verification import Scope
+from duly.domain.verification import ItemScope
 from duly.errors import Conflict, Forbidden, NotFound, UsageError
 from duly.interface.selections import ScheduleSelection, Selection
 from duly.remote.connecting import Remote
@@ -84,7 +84,7 @@ VIEWS: Mapping[str, Mapping[str, type]] = {
         "get": InboxItem,
         "effects": Effect,
         "checks": Check,
-        "scope": Scope,
+        "scope": ItemScope,
         "line": Run,
         "verify": Run,
         "retry": Run,
@@ -266,7 +266,7 @@ class RemoteAudit(Part):
         return Page([seen(HistoryEntry, one) for one in found.items], found.next_cursor)
 
 
-class Told:
+class JsonView:
     """What a server tells, for whoever prints it as JSON has it."""
 
     def __init__(self, shape: msgspec.Struct) -> None:
@@ -281,7 +281,7 @@ class Told:
 class ToldPage(NamedTuple):
     """A list that a server tells as a whole."""
 
-    items: list[Told]
+    items: list[JsonView]
     after: None = None
 
 
@@ -291,21 +291,21 @@ class RemoteVitals:
     def __init__(self, remote: Remote) -> None:
         self._asked = remote.vitals
 
-    def of_schedule(self, schedule: UUID | str) -> Told:
+    def of_schedule(self, schedule: UUID | str) -> JsonView:
         """Return how one schedule is doing."""
-        return Told(self._asked.of_schedule(schedule))
+        return JsonView(self._asked.of_schedule(schedule))
 
-    def of_task(self, name: str) -> Told:
+    def of_task(self, name: str) -> JsonView:
         """Return how a task is doing."""
-        return Told(self._asked.of_task(name))
+        return JsonView(self._asked.of_task(name))
 
-    def of_tenant(self) -> Told:
+    def of_tenant(self) -> JsonView:
         """Return how the token's tenant is doing."""
-        return Told(self._asked.of_tenant())
+        return JsonView(self._asked.of_tenant())
 
     def schedules(self, **_: object) -> ToldPage:
         """Return schedules by name, all of them."""
-        return ToldPage([Told(one) for one in self._asked.schedules()])
+        return ToldPage([JsonView(one) for one in self._asked.schedules()])
 
 
 class RemoteEvents:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from duly.domain.alert_messages import PAGE, log_line, one_line
 from duly.domain.outcomes import End, Failed, GaveUp, Succeeded, TimedOut
-from duly.engine.executors.task_output import Concealer
+from duly.engine.executors.task_output import Redactor
 from duly.errors import NoSecret, UsageError
 from duly.timetable.instants import SECOND_US, duration_text
 
@@ -87,12 +87,12 @@ class ChannelSurroundings:
     """Ends the time of a try."""
 
 
-class Discretion:
+class DeliverySecrets:
     """The secrets of one delivery: each is hidden in all that is said from when it is read."""
 
     def __init__(self, read_secret: ReadSecret) -> None:
         self._read_secret = read_secret
-        self._concealer = Concealer()
+        self._concealer = Redactor()
 
     def read(self, reference: SecretReference, field: str) -> Secret:
         """Read a secret; NoSecret, UsageError."""
@@ -163,7 +163,7 @@ CUT_S_MAX = 0.2
 """How long a try that was cut off may take to notice it."""
 
 
-class Tether:
+class DeliveryDeadline:
     """What ties a try to whoever waits for it: once it is cut, nothing more is sent."""
 
     def __init__(self) -> None:
@@ -205,7 +205,7 @@ class Tether:
             self._connection = None
 
 
-class Patience:
+class DeliveryTimeout:
     """Gives each try of a channel the same time, and counts those that do not end."""
 
     def __init__(self, who: str, limit_us: int, wait: Wait = threading.Event.wait) -> None:
@@ -215,7 +215,7 @@ class Patience:
         self._lock = threading.Lock()
         self._begun = 0
 
-    def wait_for(self, attempt: Callable[[Tether], DeliveryResult]) -> DeliveryResult:
+    def wait_for(self, attempt: Callable[[DeliveryDeadline], DeliveryResult]) -> DeliveryResult:
         """Try, and return how it went, or that it took too long."""
         with self._lock:
             if self._begun >= LEFT_MAX:
@@ -249,10 +249,10 @@ class Patience:
 class _Waiting:
     """One try between the thread that makes it and the one that waits for it."""
 
-    def __init__(self, attempt: Callable[[Tether], DeliveryResult], wait: Wait) -> None:
+    def __init__(self, attempt: Callable[[DeliveryDeadline], DeliveryResult], wait: Wait) -> None:
         self._attempt = attempt
         self._wait = wait
-        self._tether = Tether()
+        self._tether = DeliveryDeadline()
         self._is_over = threading.Event()
         self._result: DeliveryResult | None = None
 

@@ -23,14 +23,14 @@ from uuid import UUID
 
 from duly.domain.alert_channels import ChatPlan, LogPlan, MailPlan, plan_of
 from duly.domain.alert_messages import AlertNotice
-from duly.domain.alerts import FIRST_WAIT_US, WAIT_MAX_US, DeliveryState, Told, conclude_try
+from duly.domain.alerts import FIRST_WAIT_US, WAIT_MAX_US, DeliveryState, NoticeKind, conclude_try
 from duly.domain.ids import identity_text
 from duly.domain.webhooks import WebhookPlan
 from duly.engine.alerts.channels import Channel, ChannelSurroundings, DeliveryResult, LogChannel
 from duly.engine.alerts.mail_channel import MailChannel
 from duly.engine.alerts.watcher import channel_names, channels_of
 from duly.errors import STORE_AWAY, UsageError, printable
-from duly.store.ports.alerts import SettleDelivery, TermSort
+from duly.store.ports.alerts import AlertSettingKind, SettleDelivery
 from duly.telemetry import DeliveryFailed, NullTelemetry, TickFailed
 from duly.timetable.instants import SECOND_US, from_microseconds
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.alert_channels import ChannelConfig
     from duly.store.ports import Store
-    from duly.store.ports.alerts import DueDelivery, WatchFence
+    from duly.store.ports.alerts import DueDelivery, WatcherFence
     from duly.telemetry import Telemetry
 
 
@@ -96,7 +96,7 @@ class Pause:
     """On the monotonic clock."""
 
 
-class AlertCourier:
+class AlertDeliverer:
     """Delivers what is due, by several channels at once, while the watch is ours."""
 
     def __init__(  # noqa: PLR0913 - what it works with, each replaceable
@@ -120,7 +120,7 @@ class AlertCourier:
         self._opened: dict[str, tuple[ChannelConfig, Channel]] = {}
         self._named = frozenset[str]()
         """What channels are called, also those that only a newer program can read."""
-        self.fence: Callable[[], WatchFence | None] = _nobodys
+        self.fence: Callable[[], WatcherFence | None] = _nobodys
         """Says under which watch it settles; nothing is sent while that is another's."""
         self.on_done: Callable[[], None] = _nobody
         """Is called when a channel is free again: something else may go there."""
@@ -169,7 +169,7 @@ class AlertCourier:
         return min(waits)
 
     def _carry(
-        self, fence: WatchFence, dues: list[DueDelivery], channels: Mapping[str, ChannelConfig]
+        self, fence: WatcherFence, dues: list[DueDelivery], channels: Mapping[str, ChannelConfig]
     ) -> None:
         """Bring to one channel what is due there, until it fails or the watch is another's."""
         name, is_settled = dues[0].delivery.channel, True
@@ -192,7 +192,7 @@ class AlertCourier:
             self.on_done()
 
     def _deliver_one(
-        self, fence: WatchFence, due: DueDelivery, channels: Mapping[str, ChannelConfig]
+        self, fence: WatcherFence, due: DueDelivery, channels: Mapping[str, ChannelConfig]
     ) -> bool:
         """Try one; False when what became of it could not be written, because we watch no more."""
         delivery = due.delivery
@@ -232,7 +232,7 @@ class AlertCourier:
 
     def _channels(self) -> dict[str, ChannelConfig]:
         """Return the channels there are; forget what was known of those that were set anew."""
-        terms = self._store.list_alert_terms(TermSort.CHANNEL)
+        terms = self._store.list_alert_terms(AlertSettingKind.CHANNEL)
         found, self._named = channels_of(terms), frozenset(channel_names(terms))
         with self._lock:
             self._pauses = {
@@ -278,7 +278,7 @@ class AlertCourier:
 def notice_of(due: DueDelivery) -> AlertNotice:
     """Return what a channel is told."""
     delivery, alert = due
-    is_raised = delivery.told is Told.RAISED
+    is_raised = delivery.told is NoticeKind.RAISED
     at = alert.told_at if is_raised else alert.resolved_at
     return AlertNotice(
         id=UUID(bytes=delivery.id),
@@ -305,14 +305,14 @@ def _nobody() -> None:
     """Tell nobody."""
 
 
-def _nobodys() -> WatchFence | None:
+def _nobodys() -> WatcherFence | None:
     return None
 
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class Senders:
+class DeliveryThreads:
     """Runs each piece of work in a thread of its own; how many at once is up to who starts them."""
 
     def __init__(self, telemetry: Telemetry | None = None) -> None:

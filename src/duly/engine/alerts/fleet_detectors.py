@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.admission import BreakerState
 from duly.domain.alert_rules import AlertKind
-from duly.domain.alerts import Condition, Observation, rate_from_json
+from duly.domain.alerts import Condition, DetectorResult, rate_from_json
 from duly.domain.ids import RunId, ScheduleId, identity_text
 from duly.domain.schedules import tenant_option
 from duly.engine.alerts.schedule_detectors import SUBJECTS_MAX, command_name
@@ -25,10 +25,10 @@ from duly.timetable.instants import (
 
 if TYPE_CHECKING:
     from duly.domain.runs import RunRecord
-    from duly.engine.alerts.schedule_detectors import Asked
-    from duly.store.ports.alerts import NewlyDead, Trouble, TroubledRun
+    from duly.engine.alerts.schedule_detectors import DetectorContext
+    from duly.store.ports.alerts import NewlyDead, TroubledRun, UnusualRuns
     from duly.store.ports.dispatch import Member, Timer
-    from duly.store.ports.effects import DoubtRecord
+    from duly.store.ports.effects import AmbiguousRun
     from duly.store.ports.limits import BreakerRecord
     from duly.store.ports.operations import QueueRecord
     from duly.store.ports.queries import StoreStatus
@@ -42,7 +42,7 @@ SKEW_FROM_US = 50_000
 class FleetObserver:
     """Looks at dispatchers, and at what they have not fired."""
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say what is late, that nobody fires, and whose clock is off."""
         status = asked.status
         conditions = [_skewed(one) for one in _dispatchers(status) if _is_off(one)]
@@ -62,7 +62,7 @@ class FleetObserver:
             for one in asked.alerts
             if one.kind is AlertKind.NO_EXECUTIONS and one.subject == "store"
         }
-        return Observation(
+        return DetectorResult(
             conditions=tuple(conditions), kinds=frozenset(kinds), keys=frozenset(keys)
         )
 
@@ -126,7 +126,7 @@ def _unfired(status: StoreStatus, late_us: int) -> list[Condition]:
     ]
 
 
-def _late(asked: Asked) -> tuple[list[Condition], bool]:
+def _late(asked: DetectorContext) -> tuple[list[Condition], bool]:
     """Return what is late though somebody fires, and whether that is all of it."""
     status = asked.status
     command = LoadTimers(
@@ -142,7 +142,7 @@ def _late(asked: Asked) -> tuple[list[Condition], bool]:
     return late, len(timers) < SUBJECTS_MAX
 
 
-def _late_one(asked: Asked, timer: Timer) -> Condition | None:
+def _late_one(asked: DetectorContext, timer: Timer) -> Condition | None:
     store, now = asked.store, asked.now
     labels: dict[str, str] = {}
     if timer.kind == "schedule":
@@ -190,7 +190,7 @@ NOTE = "creations"
 class QueueObserver:
     """Looks at queues: how much waits, for how long, and whether anything is begun."""
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say what waits; of a queue that somebody has paused nothing is."""
         waiting = [
             one
@@ -207,7 +207,7 @@ class QueueObserver:
         kinds = (AlertKind.QUEUE_AGE, AlertKind.QUEUE_DEPTH) if is_complete else ()
         of_queues = [one for one in asked.alerts if one.subject.startswith("queue ")]
         keys = {one.key for one in of_queues if one.kind is AlertKind.NO_EXECUTIONS}
-        return Observation(
+        return DetectorResult(
             conditions=tuple(conditions),
             kinds=frozenset(kinds),
             keys=frozenset({*(keys if is_complete else ()), *(one.key for one in conditions)}),
@@ -217,32 +217,32 @@ class QueueObserver:
 class DestinationObserver:
     """Looks at breakers."""
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say which destinations are left alone."""
         found = asked.store.list_breakers()
         opened = [one for one in found if one.breaker.state is not BreakerState.CLOSED]
         conditions = tuple(_left_alone(one, asked.now) for one in opened[:SUBJECTS_MAX])
         is_complete = len(opened) <= SUBJECTS_MAX
         kinds = frozenset({AlertKind.BREAKER_OPEN}) if is_complete else frozenset[AlertKind]()
-        return Observation(conditions=conditions, kinds=kinds)
+        return DetectorResult(conditions=conditions, kinds=kinds)
 
 
 class DoubtObserver:
     """Looks at runs of which nobody knows what they did."""
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say which runs wait for a person."""
         found = asked.store.list_doubts(None, SUBJECTS_MAX + 1) if asked.status.ambiguous else []
         conditions = tuple(_doubtful(one, asked.now) for one in found[:SUBJECTS_MAX])
         is_complete = len(found) <= SUBJECTS_MAX
         kinds = frozenset({AlertKind.AMBIGUOUS_RUN}) if is_complete else frozenset[AlertKind]()
-        return Observation(conditions=conditions, kinds=kinds)
+        return DetectorResult(conditions=conditions, kinds=kinds)
 
 
 class TroubleObserver:
     """Looks for stalled attempts, runs tried often, new dead letters, early fires, many orders."""
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say what is out of the ordinary."""
         found = asked.store.find_trouble(
             FindTrouble(died_us=DIED_US, early_us=EARLY_US, made_us=MADE_US, limit=SUBJECTS_MAX + 1)
@@ -255,7 +255,7 @@ class TroubleObserver:
             AlertKind.CREATION_RATE: _many(asked, found),
         }
         complete = [kind for kind, each in sorts.items() if len(each) <= SUBJECTS_MAX]
-        return Observation(
+        return DetectorResult(
             conditions=tuple(one for each in sorts.values() for one in each[:SUBJECTS_MAX]),
             kinds=frozenset(complete),
         )
@@ -334,7 +334,7 @@ def _left_alone(record: BreakerRecord, now: int) -> Condition:
     )
 
 
-def _doubtful(doubt: DoubtRecord, now: int) -> Condition:
+def _doubtful(doubt: AmbiguousRun, now: int) -> Condition:
     run = doubt.run
     identity = identity_text(run.id)
     return Condition(
@@ -403,7 +403,7 @@ def _dead(found: NewlyDead, now: int) -> Condition:
     )
 
 
-def _early(found: Trouble) -> Condition:
+def _early(found: UnusualRuns) -> Condition:
     run = None if found.early_run is None else identity_text(found.early_run)
     count = "1 run was" if found.early == 1 else f"{found.early:,} runs were"
     return Condition(
@@ -417,7 +417,7 @@ def _early(found: Trouble) -> Condition:
     )
 
 
-def _many(asked: Asked, found: Trouble) -> list[Condition]:
+def _many(asked: DetectorContext, found: UnusualRuns) -> list[Condition]:
     """Say that unusually many promises were made, and learn what is usual."""
     rate = rate_from_json(asked.notes.get(NOTE))
     asked.notes[NOTE] = list(rate.after(found.made))

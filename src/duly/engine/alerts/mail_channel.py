@@ -23,8 +23,14 @@ from typing import TYPE_CHECKING
 
 from duly.domain.alert_channels import NO_TLS, STARTTLS, TLS
 from duly.domain.alert_messages import PAGE, for_header, page_text, plain_text, subject_line
-from duly.domain.outbound_urls import MAIL_PORTS, Place, judge
-from duly.engine.alerts.channels import CUT_S_MAX, DONE, DeliveryResult, Discretion, Patience
+from duly.domain.outbound_urls import MAIL_PORTS, ConnectTarget, judge
+from duly.engine.alerts.channels import (
+    CUT_S_MAX,
+    DONE,
+    DeliveryResult,
+    DeliverySecrets,
+    DeliveryTimeout,
+)
 from duly.engine.executors.address_guard import ADDRESSES_MAX, RefusedAddress
 from duly.errors import NoSecret, UsageError
 from duly.timetable.instants import SECOND_US
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
     from duly.domain.alert_channels import MailPlan
     from duly.domain.alert_messages import AlertNotice
     from duly.domain.outbound_urls import IpAddress
-    from duly.engine.alerts.channels import ChannelSurroundings, Tether
+    from duly.engine.alerts.channels import ChannelSurroundings, DeliveryDeadline
 
 
 CONNECT_S_MAX = 10.0
@@ -54,7 +60,7 @@ def mail_addresses(plan: MailPlan, surroundings: ChannelSurroundings) -> list[Ip
     if not found:
         raise OSError("the name leads to no address")
     for ip in found:
-        problem = judge(Place(plan.host, ip, plan.port), surroundings.allow, MAIL_PORTS)
+        problem = judge(ConnectTarget(plan.host, ip, plan.port), surroundings.allow, MAIL_PORTS)
         if problem is None and plan.security == NO_TLS and plan.is_loopback and not ip.is_loopback:
             problem = "another machine, and without TLS"
         if problem is not None:
@@ -66,7 +72,9 @@ def mail_addresses(plan: MailPlan, surroundings: ChannelSurroundings) -> list[Ip
 class MailServer(smtplib.SMTP):
     """A conversation with a mail server."""
 
-    def __init__(self, plan: MailPlan, addresses: list[IpAddress], tether: Tether) -> None:
+    def __init__(
+        self, plan: MailPlan, addresses: list[IpAddress], tether: DeliveryDeadline
+    ) -> None:
         """Connect, and hear its greeting."""
         self._plan = plan
         self._addresses = addresses
@@ -154,7 +162,7 @@ class MailChannel:
         self._field = f"channel {name} password"
         self._plan = plan
         self._surroundings = surroundings
-        self._patience = Patience(plan.place, plan.timeout_us, surroundings.wait)
+        self._patience = DeliveryTimeout(plan.place, plan.timeout_us, surroundings.wait)
         self._lock = threading.Lock()
         self._reached: OrderedDict[UUID, frozenset[str]] = OrderedDict()
 
@@ -162,8 +170,8 @@ class MailChannel:
         """Send it once, to those who have not got it yet."""
         return self._patience.wait_for(partial(self._attempt, notice))
 
-    def _attempt(self, notice: AlertNotice, tether: Tether) -> DeliveryResult:
-        discretion = Discretion(self._surroundings.read_secret)
+    def _attempt(self, notice: AlertNotice, tether: DeliveryDeadline) -> DeliveryResult:
+        discretion = DeliverySecrets(self._surroundings.read_secret)
         try:
             password = self._password(discretion)
         except (NoSecret, UsageError) as error:
@@ -184,7 +192,7 @@ class MailChannel:
             return discretion.failure(f"{place} could not be asked: {said}")
         return self._judge_refused(notice, refused, discretion)
 
-    def _password(self, discretion: Discretion) -> str | None:
+    def _password(self, discretion: DeliverySecrets) -> str | None:
         plan = self._plan
         if plan.password is None:
             return None
@@ -196,7 +204,7 @@ class MailChannel:
         discretion.conceal(f"\0{plan.username}\0{password}")
         return password
 
-    def _send(self, notice: AlertNotice, tether: Tether, password: str | None) -> Refused:
+    def _send(self, notice: AlertNotice, tether: DeliveryDeadline, password: str | None) -> Refused:
         """Send it, and return who was refused while others were not."""
         plan = self._plan
         addresses = mail_addresses(plan, self._surroundings)
@@ -220,7 +228,7 @@ class MailChannel:
         return refused
 
     def _judge_refused(
-        self, notice: AlertNotice, refused: Refused, discretion: Discretion
+        self, notice: AlertNotice, refused: Refused, discretion: DeliverySecrets
     ) -> DeliveryResult:
         if not refused:
             return DONE

@@ -23,7 +23,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from duly.domain.alert_rules import AlertKind
-from duly.domain.alerts import AlertKey, Condition, Observation
+from duly.domain.alerts import AlertKey, Condition, DetectorResult
 from duly.domain.enums import Overlap, ScheduleStatus
 from duly.domain.missing_occurrences import Cause
 from duly.domain.quotas import OWNER_GONE
@@ -55,7 +55,7 @@ def _never() -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class DetectorContext:
     """What an observer works with, read for all of them."""
 
     store: Store
@@ -75,16 +75,16 @@ class Asked:
         return self.status.now
 
 
-class Observer(Protocol):
+class Detector(Protocol):
     """Whoever looks at some part of the store."""
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say what is so, and how far was looked; reads only."""
         ...
 
 
 @runtime_checkable
-class GoesRound(Protocol):
+class RotatingDetector(Protocol):
     """An observer that looks at a part each time, and goes on behind it."""
 
     @property
@@ -101,7 +101,7 @@ SCHEDULES_MAX = 1_500
 """How many are looked at in one go, if that is quick."""
 
 
-class Round:
+class SchedulePages:
     """Goes round over the schedules of a status, page by page; behind the last comes the first."""
 
     def __init__(self, status: ScheduleStatus) -> None:
@@ -125,7 +125,7 @@ class Round:
 
 
 def find_suspects(
-    asked: Asked, kinds: Collection[AlertKind]
+    asked: DetectorContext, kinds: Collection[AlertKind]
 ) -> dict[tuple[str, str], ScheduleRecord | None]:
     """Return the schedules that alerts are about, by tenant and name; None for one that is gone.
 
@@ -149,7 +149,7 @@ def find_suspects(
     return found
 
 
-def told_one_by_one(asked: Asked, conditions: Sequence[Condition]) -> list[Condition]:
+def told_one_by_one(asked: DetectorContext, conditions: Sequence[Condition]) -> list[Condition]:
     """Return what is known already and, of each kind, the worst of the rest: so many and no more.
 
     Whoever has ten thousand schedules that stopped at once needs no ten thousand messages.
@@ -225,7 +225,7 @@ class MissingObserver:
         """Whether all were looked at."""
         return self._after is None
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say what is missing, of some pages and of those that alerts are about."""
         suspects = find_suspects(asked, MISSING_KINDS)
         since = self._since(asked.now)
@@ -236,7 +236,7 @@ class MissingObserver:
                 alone = MissingFilter(since=since, schedule_id=record.id, slots_max=SLOTS_MAX)
                 pages.append(find_missing(asked.store, alone))
         names = {(one.tenant, one.name) for page in pages for one in page.looked_at}
-        return Observation(
+        return DetectorResult(
             conditions=tuple(
                 told_one_by_one(asked, [one for page in pages for one in _missing_conditions(page)])
             ),
@@ -246,7 +246,7 @@ class MissingObserver:
             ),
         )
 
-    def _next_pages(self, asked: Asked, since: int) -> list[MissingPage]:
+    def _next_pages(self, asked: DetectorContext, since: int) -> list[MissingPage]:
         """Go on to look, until the round is over or enough was done for now."""
         pages: list[MissingPage] = []
         looked = slots = 0
@@ -316,14 +316,14 @@ class PausedObserver:
 
     def __init__(self, page: int = PAGE) -> None:
         self._page = page
-        self._round = Round(ScheduleStatus.PAUSED)
+        self._round = SchedulePages(ScheduleStatus.PAUSED)
 
     @property
     def is_round_over(self) -> bool:
         """Whether all were looked at."""
         return self._round.is_over
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say which are paused so, of one page and of those that alerts are about."""
         suspects = find_suspects(asked, PAUSED_KINDS)
         records = {one.id: one for one in suspects.values() if one is not None}
@@ -331,7 +331,7 @@ class PausedObserver:
             records |= {one.id: one for one in self._round.next_page(asked.store, self._page)}
         found = [one for one in records.values() if lacks_what_it_needs(one)]
         names = {(one.tenant, one.name) for one in records.values()} | suspects.keys()
-        return Observation(
+        return DetectorResult(
             conditions=tuple(told_one_by_one(asked, [_paused(one) for one in found])),
             keys=frozenset(
                 AlertKey(AlertKind.SCHEDULE_PAUSED, tenant, f"{SUBJECT}{name}")
@@ -381,14 +381,14 @@ class ScheduleObserver:
     def __init__(self, page: int = PAGE, most: int = SCHEDULES_MAX) -> None:
         self._page = page
         self._most = most
-        self._round = Round(ScheduleStatus.ACTIVE)
+        self._round = SchedulePages(ScheduleStatus.ACTIVE)
 
     @property
     def is_round_over(self) -> bool:
         """Whether all were looked at."""
         return self._round.is_over
 
-    def observe(self, asked: Asked) -> Observation:
+    def observe(self, asked: DetectorContext) -> DetectorResult:
         """Say what schedules lack, of some pages and of those that alerts are about."""
         suspects = find_suspects(asked, SCHEDULE_KINDS)
         records = {one.id: one for one in suspects.values() if one is not None}
@@ -402,7 +402,7 @@ class ScheduleObserver:
             if self._round.is_over or asked.is_time_up():
                 break
         names = {(one.tenant, one.name) for one in records.values()} | suspects.keys()
-        return Observation(
+        return DetectorResult(
             conditions=tuple(told_one_by_one(asked, conditions)),
             keys=frozenset(
                 AlertKey(kind, tenant, f"{SUBJECT}{name}")
@@ -412,7 +412,7 @@ class ScheduleObserver:
         )
 
 
-def _conditions(asked: Asked, records: list[ScheduleRecord]) -> list[Condition]:
+def _conditions(asked: DetectorContext, records: list[ScheduleRecord]) -> list[Condition]:
     """Return what is so of some schedules: by as many questions, however many they are."""
     active = [one for one in records if one.status is ScheduleStatus.ACTIVE]
     if not active:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.alert_channels import ChannelConfig, read_channel
 from duly.domain.alert_rules import AlertKind, Rulebook, rule_from_json
-from duly.domain.alerts import Observation, Silence, Standards, Step, decide, joined
+from duly.domain.alerts import AlertPolicy, AlertTransition, DetectorResult, Silence, decide, joined
 from duly.engine.alerts.fleet_detectors import (
     DestinationObserver,
     DoubtObserver,
@@ -39,20 +39,20 @@ from duly.engine.alerts.fleet_detectors import (
     TroubleObserver,
 )
 from duly.engine.alerts.schedule_detectors import (
-    Asked,
-    GoesRound,
+    DetectorContext,
     MissingObserver,
     PausedObserver,
+    RotatingDetector,
     ScheduleObserver,
 )
 from duly.errors import STORE_AWAY, DulyError, UsageError
 from duly.store.ports.alerts import (
     NOTES_LENGTH_MAX,
     WATCH_TTL_US,
+    AlertSettingKind,
     ApplyAlerts,
-    HoldWatch,
-    TermSort,
-    WatchFence,
+    RenewWatcherLease,
+    WatcherFence,
 )
 from duly.store.ports.auth import sees_everything
 from duly.telemetry import (
@@ -70,10 +70,10 @@ if TYPE_CHECKING:
 
     from duly.clock import Clock
     from duly.domain.alert_rules import Rule
-    from duly.domain.alerts import Change
-    from duly.engine.alerts.schedule_detectors import Observer
+    from duly.domain.alerts import AlertChange
+    from duly.engine.alerts.schedule_detectors import Detector
     from duly.store.ports import Store
-    from duly.store.ports.alerts import TermRecord, Watched
+    from duly.store.ports.alerts import AlertSettingRecord, Watched
     from duly.store.ports.queries import StoreStatus
     from duly.telemetry import Telemetry
 
@@ -82,27 +82,27 @@ LOG = ChannelConfig(name="log", kind="log", options={})
 """There unless somebody says what else goes by its name: who has set up nothing is told as well."""
 
 
-def channels_of(terms: Iterable[TermRecord]) -> dict[str, ChannelConfig]:
+def channels_of(terms: Iterable[AlertSettingRecord]) -> dict[str, ChannelConfig]:
     """Return the channels there are, by name; one that can't be read is none."""
     found = {LOG.name: LOG}
     for one in terms:
-        if one.sort is TermSort.CHANNEL:
+        if one.sort is AlertSettingKind.CHANNEL:
             config = channel_of(one)
             if config is not None:
                 found[one.name] = config
     return dict(sorted(found.items()))
 
 
-def channel_names(terms: Iterable[TermRecord]) -> tuple[str, ...]:
+def channel_names(terms: Iterable[AlertSettingRecord]) -> tuple[str, ...]:
     """Return what channels there are called, also those that only a newer program can read.
 
     What goes there waits for one.
     """
-    said = {one.name for one in terms if one.sort is TermSort.CHANNEL}
+    said = {one.name for one in terms if one.sort is AlertSettingKind.CHANNEL}
     return tuple(sorted({LOG.name, *said}))
 
 
-def channel_of(term: TermRecord) -> ChannelConfig | None:
+def channel_of(term: AlertSettingRecord) -> ChannelConfig | None:
     """Return a channel as it was said; None if a program that is newer has said it."""
     try:
         return read_channel(term.name, term.terms.get("kind"), term.terms.get("options", {}))
@@ -110,7 +110,7 @@ def channel_of(term: TermRecord) -> ChannelConfig | None:
         return None
 
 
-def silence_of(term: TermRecord) -> Silence | None:
+def silence_of(term: AlertSettingRecord) -> Silence | None:
     """Return a silence as it was said; None if it names kinds that nobody here knows, alone."""
     said: list[Any] = list(term.terms.get("kinds") or ())
     kinds = frozenset(AlertKind(one) for one in said if one in list(AlertKind))
@@ -146,7 +146,7 @@ class WatcherSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watchman:
+class WatcherIdentity:
     """Who a watcher is."""
 
     holder: bytes
@@ -155,7 +155,7 @@ class Watchman:
     """Its host and process, for people."""
 
 
-def usual_observers() -> tuple[Observer, ...]:
+def usual_observers() -> tuple[Detector, ...]:
     """Return all who look."""
     return (
         FleetObserver(),
@@ -176,10 +176,10 @@ class Watcher:
         self,
         store: Store,
         clock: Clock,
-        watchman: Watchman,
+        watchman: WatcherIdentity,
         settings: WatcherSettings | None = None,
         *,
-        observers: Sequence[Observer] | None = None,
+        observers: Sequence[Detector] | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
@@ -192,10 +192,10 @@ class Watcher:
         self._rests_until = 0
         self._looks_at = 0
         """When all observers look again, on the monotonic clock."""
-        self._going_round: list[Observer] = []
+        self._going_round: list[Detector] = []
         """Who goes on before that, because its round is not over."""
         self._status: StoreStatus | None = None
-        self.fence: WatchFence | None = None
+        self.fence: WatcherFence | None = None
         """Under which it writes; None while another watches."""
         self._held_until = 0
         self.on_told: Callable[[], None] = _nobody
@@ -208,7 +208,7 @@ class Watcher:
             wait_us = self._settings.retry_us
         return self._clock.monotonic_us() + wait_us
 
-    def fence_in_time(self) -> WatchFence | None:
+    def fence_in_time(self) -> WatcherFence | None:
         """Return the fence while the watch is ours by our own count: for who delivers under it.
 
         A courtesy: who was held up, and may have been replaced, sends nothing twice. What it writes
@@ -238,7 +238,7 @@ class Watcher:
         notes = None if self._notes is None else _notes_text(self._notes)
         asked_at = self._clock.monotonic_us()
         held = self._store.hold_watch(
-            HoldWatch(
+            RenewWatcherLease(
                 holder=watchman.holder, name=watchman.name, ttl_us=settings.ttl_us, notes=notes
             )
         )
@@ -246,7 +246,7 @@ class Watcher:
             self._lose()
             return min(settings.every_us, max(held.until - held.now, SECOND_US))
         self._held_until = asked_at + settings.ttl_us
-        fence = WatchFence(watchman.holder, held.epoch)
+        fence = WatcherFence(watchman.holder, held.epoch)
         if fence != self.fence:
             self.fence, self._notes = fence, _read_notes(held.notes)
             self._looks_at = 0
@@ -266,7 +266,7 @@ class Watcher:
         rest_us = self._looks_at - self._clock.monotonic_us()
         return min(settings.goes_on_us, rest_us) if self._going_round else rest_us
 
-    def _look(self, fence: WatchFence, held_at: int, *, is_whole: bool) -> None:
+    def _look(self, fence: WatcherFence, held_at: int, *, is_whole: bool) -> None:
         watched = self._store.load_watched()
         seen = self._observe(watched, is_whole=is_whole)
         changes = decide(watched.alerts, seen, standards_of(watched.terms), watched.now)
@@ -281,16 +281,16 @@ class Watcher:
         if any(change.channels for change in changes):
             self.on_told()
 
-    def _observe(self, watched: Watched, *, is_whole: bool) -> Observation:
+    def _observe(self, watched: Watched, *, is_whole: bool) -> DetectorResult:
         observers = self._observers if is_whole else tuple(self._going_round)
-        asked = Asked(
+        asked = DetectorContext(
             store=self._store,
             status=self._read_status(watched.now, is_whole=is_whole),
             alerts=watched.alerts,
             notes={} if self._notes is None else self._notes,
             with_suspects=is_whole,
         )
-        found: list[Observation] = []
+        found: list[DetectorResult] = []
         self._going_round.clear()
         for observer in observers:
             until = self._clock.monotonic_us() + self._settings.round_us
@@ -305,7 +305,7 @@ class Watcher:
                 event = ObserverFailed(member=0, observer=name, problem=repr(error))
                 self._telemetry.emit(event)
                 continue
-            if isinstance(observer, GoesRound) and not observer.is_round_over:
+            if isinstance(observer, RotatingDetector) and not observer.is_round_over:
                 self._going_round.append(observer)
         return joined(found)
 
@@ -324,27 +324,27 @@ class Watcher:
         if fence is not None:
             self._telemetry.emit(WatchLost(member=0, epoch=fence.epoch))
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: AlertChange) -> None:
         alert = change.alert
         about = {"kind": str(alert.kind), "subject": alert.subject, "tenant": alert.tenant}
-        if change.step is Step.RAISED:
+        if change.step is AlertTransition.RAISED:
             severity = str(alert.severity)
             event = AlertRaised(member=0, **about, severity=severity, summary=alert.summary)
             self._telemetry.emit(event)
-        elif change.step is Step.RESOLVED:
+        elif change.step is AlertTransition.RESOLVED:
             self._telemetry.emit(AlertResolved(member=0, **about))
 
 
-def standards_of(terms: Sequence[TermRecord]) -> Standards:
+def standards_of(terms: Sequence[AlertSettingRecord]) -> AlertPolicy:
     """Return what alerts are judged by, from what people have said; what can't be read is not."""
     rules: list[Rule] = []
     for one in terms:
-        if one.sort is TermSort.RULE:
+        if one.sort is AlertSettingKind.RULE:
             # A newer program may have said what this one does not know.
             with suppress(UsageError, KeyError, TypeError):
                 rules.append(rule_from_json(one.terms))
-    silences = [silence_of(one) for one in terms if one.sort is TermSort.SILENCE]
-    return Standards(
+    silences = [silence_of(one) for one in terms if one.sort is AlertSettingKind.SILENCE]
+    return AlertPolicy(
         rules=Rulebook(rules),
         silences=tuple(one for one in silences if one is not None),
         channels=channel_names(terms),

@@ -15,7 +15,7 @@ from duly.domain.alert_messages import mattermost_payload, slack_payload, webhoo
 from duly.domain.outbound_urls import read_web_address
 from duly.domain.schedules import canonical_json
 from duly.domain.webhooks import signed_message
-from duly.engine.alerts.channels import Discretion, Patience
+from duly.engine.alerts.channels import DeliverySecrets, DeliveryTimeout
 from duly.engine.executors.address_guard import AddressGuard
 from duly.engine.executors.webhook_client import (
     WebhookAnswer,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from duly.domain.alert_messages import AlertNotice
     from duly.domain.outbound_urls import WebAddress
     from duly.domain.webhooks import WebhookPlan
-    from duly.engine.alerts.channels import ChannelSurroundings, DeliveryResult, Tether
+    from duly.engine.alerts.channels import ChannelSurroundings, DeliveryDeadline, DeliveryResult
 
 
 ANSWER_BYTES_MAX = 16 * 1024
@@ -42,7 +42,7 @@ MARGIN_US = SECOND_US // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class WebhookMessage:
     """What is posted, and where to."""
 
     address: WebAddress
@@ -58,7 +58,7 @@ class WebhookChannel:
         self._field = f"channel {name}"
         self._plan = plan
         self._surroundings = surroundings
-        self._patience = Patience(
+        self._patience = DeliveryTimeout(
             plan.address.origin, plan.timeout_us + MARGIN_US, surroundings.wait
         )
 
@@ -66,34 +66,37 @@ class WebhookChannel:
         """Post it once."""
         return self._patience.wait_for(partial(self._attempt, notice))
 
-    def _attempt(self, notice: AlertNotice, tether: Tether) -> DeliveryResult:
-        discretion = Discretion(self._surroundings.read_secret)
+    def _attempt(self, notice: AlertNotice, tether: DeliveryDeadline) -> DeliveryResult:
+        discretion = DeliverySecrets(self._surroundings.read_secret)
         try:
             headers, keys = revealed(self._plan, self._field, discretion.read)
         except (NoSecret, UsageError) as error:
             return discretion.unprepared(error)
         body = webhook_body(notice)
         sent_at = self._surroundings.clock.now_us()
-        letter = Letter(
+        letter = WebhookMessage(
             address=self._plan.address,
             headers={**headers, **signed_message(str(notice.id), sent_at, (body, keys))},
             body=body,
             timeout_us=self._plan.timeout_us,
         )
-        return Posting(self._surroundings, tether, discretion).post(letter)
+        return WebhookPost(self._surroundings, tether, discretion).post(letter)
 
 
-class Posting:
+class WebhookPost:
     """One request on a loop of its own, in the thread of a try."""
 
     def __init__(
-        self, surroundings: ChannelSurroundings, tether: Tether, discretion: Discretion
+        self,
+        surroundings: ChannelSurroundings,
+        tether: DeliveryDeadline,
+        discretion: DeliverySecrets,
     ) -> None:
         self._surroundings = surroundings
         self._tether = tether
         self._discretion = discretion
 
-    def post(self, letter: Letter) -> DeliveryResult:
+    def post(self, letter: WebhookMessage) -> DeliveryResult:
         """Send it once, and say what the answer means."""
         request = WebhookRequest(
             address=letter.address,
@@ -126,7 +129,7 @@ class ChatChannel:
         self._field = f"channel {name} url"
         self._plan = plan
         self._surroundings = surroundings
-        self._patience = Patience(
+        self._patience = DeliveryTimeout(
             f"the hook of {name}", plan.timeout_us + MARGIN_US, surroundings.wait
         )
         self._write = slack_payload if plan.kind == SLACK else mattermost_payload
@@ -135,21 +138,21 @@ class ChatChannel:
         """Post it once."""
         return self._patience.wait_for(partial(self._attempt, notice))
 
-    def _attempt(self, notice: AlertNotice, tether: Tether) -> DeliveryResult:
-        discretion = Discretion(self._surroundings.read_secret)
+    def _attempt(self, notice: AlertNotice, tether: DeliveryDeadline) -> DeliveryResult:
+        discretion = DeliverySecrets(self._surroundings.read_secret)
         try:
             address = self._address(discretion)
         except (NoSecret, UsageError) as error:
             return discretion.unprepared(error)
-        letter = Letter(
+        letter = WebhookMessage(
             address=address,
             headers={"Content-Type": "application/json", "idempotency-key": str(notice.id)},
             body=canonical_json(self._write(notice)).encode(),
             timeout_us=self._plan.timeout_us,
         )
-        return Posting(self._surroundings, tether, discretion).post(letter)
+        return WebhookPost(self._surroundings, tether, discretion).post(letter)
 
-    def _address(self, discretion: Discretion) -> WebAddress:
+    def _address(self, discretion: DeliverySecrets) -> WebAddress:
         secret = discretion.read(self._plan.hook, self._field)
         try:
             address = read_web_address(self._field, secret.reveal().strip())

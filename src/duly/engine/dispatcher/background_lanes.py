@@ -13,14 +13,14 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeGuard
 
-from duly.domain.backfill import Span, next_step
+from duly.domain.backfill import BackfillSpan, next_step
 from duly.domain.enums import Lane, Overlap
 from duly.domain.fire_planning import Settlement, settle
 from duly.engine.dispatcher.leases import MAINTENANCE
 from duly.engine.spans import made_spans
 from duly.errors import STORE_AWAY
 from duly.store.ports.backfill import STEP_MAX, StepBackfill
-from duly.store.ports.dispatch import DrainOwed, FireResult, LeaseKey, OwedRecord
+from duly.store.ports.dispatch import CatchUpRangeRecord, DrainOwed, FireResult, LeaseKey
 from duly.timetable.instants import MINUTE, SECOND_US
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from duly.clock import Clock
     from duly.domain.ids import BackfillId
-    from duly.engine.dispatcher.context import Surroundings
+    from duly.engine.dispatcher.context import DispatcherContext
     from duly.engine.dispatcher.fire_planner import Templates
     from duly.engine.dispatcher.leases import Membership, Ownership
     from duly.engine.store_clock import ClockSync
@@ -54,12 +54,12 @@ class Backfilling:
 
     def __init__(  # noqa: PLR0913 - the parts that filling in brings together
         self,
-        around: Surroundings,
+        around: DispatcherContext,
         templates: Templates,
         *,
         membership: Membership,
         ownership: Ownership,
-        gaps: Gaps,
+        gaps: IdleTime,
     ) -> None:
         self._around = around
         self._templates = templates
@@ -134,7 +134,7 @@ class Backfilling:
         pace, run_us = self._paces[record.id], MINUTE_US // record.per_minute
         runs_max = pace.allowed_us // run_us
         try:
-            span = Span(record.since, record.until, record.order, record.cursor)
+            span = BackfillSpan(record.since, record.until, record.order, record.cursor)
             step = next_step(template, span, record.id, STEP_MAX)
             order = StepBackfill(
                 fence=self._ownership.fence(Lane.BACKFILL, [MAINTENANCE.shard]),
@@ -175,18 +175,18 @@ def _has_more(record: BackfillRecord | None) -> TypeGuard[BackfillRecord]:
     return record is not None and record.cursor is not None
 
 
-class CatchUp:
+class CatchUpLane:
     """The ranges that we are draining, and how much the rate allows just now."""
 
     def __init__(  # noqa: PLR0913 - the parts that draining brings together
         self,
-        around: Surroundings,
+        around: DispatcherContext,
         sync: ClockSync,
         templates: Templates,
         *,
         membership: Membership,
         ownership: Ownership,
-        gaps: Gaps,
+        gaps: IdleTime,
     ) -> None:
         self._around = around
         self._sync = sync
@@ -194,8 +194,8 @@ class CatchUp:
         self._membership = membership
         self._ownership = ownership
         self._gaps = gaps
-        self._ranges: deque[OwedRecord] = deque()
-        self._after: OwedRecord | None = None
+        self._ranges: deque[CatchUpRangeRecord] = deque()
+        self._after: CatchUpRangeRecord | None = None
         """The last range of a page that was full: the next look goes on behind it."""
         self._look_at = 0
         self._allowed_us = 0
@@ -264,7 +264,7 @@ class CatchUp:
         if is_full:
             self._look_at = monotonic
 
-    def _drain_one(self, record: OwedRecord) -> None:
+    def _drain_one(self, record: CatchUpRangeRecord) -> None:
         owed, key = record.owed, LeaseKey(record.shard, Lane.CATCH_UP)
         if not self._ownership.owns(key):
             return
@@ -289,7 +289,7 @@ class CatchUp:
             return
         self._conclude(record, settlement, result)
 
-    def _settlement(self, record: OwedRecord) -> Settlement | None:
+    def _settlement(self, record: CatchUpRangeRecord) -> Settlement | None:
         """Decide a part of a range; None when it can't be decided."""
         owed = record.owed
         key = (owed.schedule_id, owed.definition_number)
@@ -307,7 +307,9 @@ class CatchUp:
             self._complain(record, f"it can't be settled: {error!r}")
             return None
 
-    def _conclude(self, record: OwedRecord, settlement: Settlement, result: FireResult) -> None:
+    def _conclude(
+        self, record: CatchUpRangeRecord, settlement: Settlement, result: FireResult
+    ) -> None:
         if result is FireResult.FIRED:
             self._around.statistics.caught_up += len(settlement.runs)
             self._trace(record, settlement)
@@ -317,7 +319,7 @@ class CatchUp:
             self._around.statistics.fenced += 1
             self._ownership.lose([LeaseKey(record.shard, Lane.CATCH_UP)])
 
-    def _trace(self, record: OwedRecord, settlement: Settlement) -> None:
+    def _trace(self, record: CatchUpRangeRecord, settlement: Settlement) -> None:
         """Tell the spans of runs that were made, if anybody has asked for them."""
         tracing = self._around.tracing
         if tracing is not None:
@@ -327,7 +329,7 @@ class CatchUp:
             spans = made_spans(settlement.runs, template, self._membership.number())
             tracing.tell(spans, now, now)
 
-    def _complain(self, record: OwedRecord, problem: str) -> None:
+    def _complain(self, record: CatchUpRangeRecord, problem: str) -> None:
         self._around.statistics.set_aside += 1
         self._membership.tell_set_aside("owed", record.owed.schedule_id, problem)
 
@@ -336,7 +338,7 @@ SHARE = 10
 """Where there is no gap, what can wait still gets a tenth of the time."""
 
 
-class Gaps:
+class IdleTime:
     """How long a step of what can wait takes, and whether one fits in before live work is due."""
 
     def __init__(self, clock: Clock, live_at: Callable[[int], int | None]) -> None:

@@ -136,7 +136,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class DispatcherContext:
     """What is given to each part, and nothing hidden beside it."""
 
     store: Store

@@ -19,9 +19,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from duly.domain.enums import Lane
-from duly.engine.dispatcher.background_lanes import Backfilling, CatchUp, Gaps
-from duly.engine.dispatcher.context import Node, Surroundings
-from duly.engine.dispatcher.fire_planner import FirePlans, Templates
+from duly.engine.dispatcher.background_lanes import Backfilling, CatchUpLane, IdleTime
+from duly.engine.dispatcher.context import DispatcherContext, Node
+from duly.engine.dispatcher.fire_planner import FirePlanner, Templates
 from duly.engine.dispatcher.firing import Firing
 from duly.engine.dispatcher.leases import Membership, Ownership
 from duly.engine.dispatcher.maintenance import Maintenance
@@ -63,7 +63,7 @@ class Dispatcher:
         begin_fire: BeginFire | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        self._around = around = Surroundings(
+        self._around = around = DispatcherContext(
             store=store,
             clock=clock,
             settings=settings or DispatcherSettings(),
@@ -77,12 +77,12 @@ class Dispatcher:
         self._templates = templates = Templates(around)
         self._loader = loader = Loader(around, sync)
         self._ownership = ownership = Ownership(around, membership, loader.drop)
-        self._plans = plans = FirePlans(around, loader, templates, membership)
+        self._plans = plans = FirePlanner(around, loader, templates, membership)
         self._firing = Firing(
             around, sync, loader, plans, membership=membership, ownership=ownership
         )
-        gaps = Gaps(clock, self._firing.next_at)
-        self._catch_up = CatchUp(
+        gaps = IdleTime(clock, self._firing.next_at)
+        self._catch_up = CatchUpLane(
             around, sync, templates, membership=membership, ownership=ownership, gaps=gaps
         )
         self._firing.owed_noticed = self._catch_up.notice

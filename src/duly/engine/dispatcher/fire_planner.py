@@ -10,9 +10,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from duly.domain.fire_planning import Template, plan_late, plan_on_time
+from duly.domain.fire_planning import ScheduleVersion, plan_late, plan_on_time
 from duly.domain.ids import ScheduleId, occurrence_run_id
-from duly.domain.schedules import Pending
+from duly.domain.schedules import NextOccurrence
 from duly.errors import STORE_AWAY, UsageError
 from duly.store.ports.dispatch import FireDelayed, FireOnTime, FirePlanned, FireRetry
 from duly.timetable.zones import default_zones
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from duly.domain.schedules import Definition
-    from duly.engine.dispatcher.context import Surroundings
+    from duly.engine.dispatcher.context import DispatcherContext
     from duly.engine.dispatcher.leases import Membership
     from duly.engine.dispatcher.timer_loader import Loader
-    from duly.engine.dispatcher.timer_wheel import Entry
+    from duly.engine.dispatcher.timer_wheel import LoadedTimer
 
 
 LOOK_EVERY = 8
@@ -33,12 +33,12 @@ FETCH_MAX = 500
 """How many schedules are read ahead at most while others are due."""
 
 
-class FirePlans:
+class FirePlanner:
     """Plans timers that are due, and ahead of time those that will be."""
 
     def __init__(
         self,
-        around: Surroundings,
+        around: DispatcherContext,
         loader: Loader,
         templates: Templates,
         membership: Membership,
@@ -76,18 +76,18 @@ class FirePlans:
                 break
         return bool(unplanned)
 
-    def _look_ahead(self, entry: Entry) -> None:
+    def _look_ahead(self, entry: LoadedTimer) -> None:
         """Work out the next occurrence; should it fail, that is said when this one is due."""
         if entry.template is not None:
             with suppress(Exception):
                 entry.following = _following(entry.template, entry.scheduled_for)
 
-    def made_for(self, batch: list[Entry], slice_us: int) -> list[Entry]:
+    def made_for(self, batch: list[LoadedTimer], slice_us: int) -> list[LoadedTimer]:
         """Return the entries that have their plan; the others are put back or set aside."""
         clock = self._around.clock
         self._fetch(batch)
         ends = clock.monotonic_us() + slice_us
-        ready: list[Entry] = []
+        ready: list[LoadedTimer] = []
         is_over = False
         for entry in batch:
             if entry.kind == "delayed":
@@ -106,7 +106,7 @@ class FirePlans:
             ready.append(entry)
         return ready
 
-    def _plan(self, entry: Entry) -> str | None:
+    def _plan(self, entry: LoadedTimer) -> str | None:
         """Work out what firing an entry does; return the problem if that can't be done."""
         template = entry.template
         if template is None:
@@ -116,14 +116,14 @@ class FirePlans:
         try:
             following = entry.following
             if late_after < self._loader.seen_now:
-                pending = Pending(scheduled_for, due_at)
+                pending = NextOccurrence(scheduled_for, due_at)
                 plan = plan_late(template, pending, self._loader.seen_now)
                 entry.fire = FirePlanned(entry.timer, plan, None)
                 return None
             if following is None:
                 following = _following(template, scheduled_for)
             if following is None:
-                plan = plan_on_time(template, Pending(scheduled_for, due_at))
+                plan = plan_on_time(template, NextOccurrence(scheduled_for, due_at))
                 entry.fire = FirePlanned(entry.timer, plan, late_after)
                 return None
         except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the others
@@ -144,7 +144,7 @@ class FirePlans:
         entry.fire = tuple.__new__(FireOnTime, fire)
         return None
 
-    def _fetch(self, entries: list[Entry]) -> None:
+    def _fetch(self, entries: list[LoadedTimer]) -> None:
         """Give entries of schedules their templates; what can't be read has none."""
         missing = [one for one in entries if one.template is None and one.kind == "schedule"]
         if not missing:
@@ -153,7 +153,7 @@ class FirePlans:
         for entry in missing:
             entry.template = found.get(_key(entry))
 
-    def set_aside(self, entry: Entry, problem: str) -> None:
+    def set_aside(self, entry: LoadedTimer, problem: str) -> None:
         """Leave one alone for a while, and say so; it stays pending."""
         self._around.statistics.set_aside += 1
         entry.fire_at = self._loader.seen_now + self._around.settings.set_aside_us
@@ -162,11 +162,11 @@ class FirePlans:
         self._membership.tell_set_aside(entry.kind, entry.ref, problem)
 
 
-def _key(entry: Entry) -> TemplateKey:
+def _key(entry: LoadedTimer) -> TemplateKey:
     return ScheduleId(entry.ref), entry.definition_number
 
 
-def _following(template: Template, scheduled_for: int) -> int | None:
+def _following(template: ScheduleVersion, scheduled_for: int) -> int | None:
     """Return the nominal time of the next occurrence; None when there is none, or no telling."""
     try:
         return template.definition.timetable.first_from(scheduled_for + 1)
@@ -180,12 +180,12 @@ TemplateKey = tuple[ScheduleId, int]
 class Templates:
     """Definitions by schedule and number, under our release of time-zone rules."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: DispatcherContext) -> None:
         self._around = around
-        self._known: dict[TemplateKey, Template] = {}
+        self._known: dict[TemplateKey, ScheduleVersion] = {}
         self._is_default = around.node.zones is default_zones()
 
-    def fetch(self, keys: Iterable[TemplateKey]) -> Mapping[TemplateKey, Template]:
+    def fetch(self, keys: Iterable[TemplateKey]) -> Mapping[TemplateKey, ScheduleVersion]:
         """Return templates, reading those that are not known yet; what can't be read is left out.
 
         There may be more of them than are kept.
@@ -223,14 +223,14 @@ class Templates:
         except Exception:  # noqa: BLE001 - as above; whoever needs it says that it is missing
             return {}
 
-    def _made(self, key: TemplateKey, definition: Definition) -> Template | None:
+    def _made(self, key: TemplateKey, definition: Definition) -> ScheduleVersion | None:
         try:
             mine = definition if self._is_default else definition.under(self._around.node.zones)
         except Exception:  # noqa: BLE001 - its zone may be missing from our release
             return None
-        return Template(*key, mine)
+        return ScheduleVersion(*key, mine)
 
-    def _keep(self, key: TemplateKey, template: Template) -> None:
+    def _keep(self, key: TemplateKey, template: ScheduleVersion) -> None:
         if len(self._known) >= self._around.settings.definitions_max:
             # Every second one: who goes round more than there is room for would find none of them
             # if the oldest went first.

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from duly.domain.fire_planning import Plan
-    from duly.engine.dispatcher.context import Surroundings
-    from duly.engine.dispatcher.fire_planner import FirePlans
+    from duly.engine.dispatcher.context import DispatcherContext
+    from duly.engine.dispatcher.fire_planner import FirePlanner
     from duly.engine.dispatcher.leases import Membership, Ownership
     from duly.engine.dispatcher.timer_loader import Loader
-    from duly.engine.dispatcher.timer_wheel import Entry, Wheel
+    from duly.engine.dispatcher.timer_wheel import LoadedTimer, Wheel
     from duly.engine.store_clock import ClockSync
     from duly.store.ports.dispatch import TimerKind
     from duly.telemetry.tracing import Tracing
@@ -47,7 +47,7 @@ _ORDER: dict[TimerKind, int] = {"schedule": 0, "delayed": 1, "retry": 2}
 class _UnderWay(NamedTuple):
     """A batch that is being fired, or about to be."""
 
-    batch: list[Entry]
+    batch: list[LoadedTimer]
     answer: Callable[[], Fired] | None = None
     """Waits for it."""
     before: int = 0
@@ -59,10 +59,10 @@ class Firing:
 
     def __init__(  # noqa: PLR0913 - the parts that firing brings together
         self,
-        around: Surroundings,
+        around: DispatcherContext,
         sync: ClockSync,
         loader: Loader,
-        plans: FirePlans,
+        plans: FirePlanner,
         *,
         membership: Membership,
         ownership: Ownership,
@@ -130,7 +130,7 @@ class Firing:
             under_way = following
         raise AssertionError("nothing follows the last")
 
-    def _begin(self, batch: list[Entry]) -> _UnderWay | None:
+    def _begin(self, batch: list[LoadedTimer]) -> _UnderWay | None:
         """Begin to fire a batch of a crowd; None if it has to be sent."""
         begin_fire = self._around.begin_fire
         batch = self._ours(batch)
@@ -170,7 +170,7 @@ class Firing:
                 self._loader.reload({entry.shard for entry in given_up.batch})
             raise
 
-    def _send_if_allowed(self, batch: list[Entry]) -> None:
+    def _send_if_allowed(self, batch: list[LoadedTimer]) -> None:
         """Send a batch, if our lease has not come too close to its end meanwhile."""
         if self._membership.may_write():
             self._send(batch)
@@ -212,7 +212,7 @@ class Firing:
         self._send(ready)
         return taken
 
-    def _take(self, wheel: Wheel, limit: int) -> tuple[int, list[Entry]]:
+    def _take(self, wheel: Wheel, limit: int) -> tuple[int, list[LoadedTimer]]:
         """Take a batch, and plan it; return how many were taken, and those to be sent."""
         if not self._membership.may_write():
             return 0, []
@@ -234,7 +234,7 @@ class Firing:
         self._loader.note_busy(monotonic)
         return len(batch), ready
 
-    def _send(self, batch: list[Entry]) -> None:
+    def _send(self, batch: list[LoadedTimer]) -> None:
         """Fire a batch; one that fails for a reason of its own is halved to find the culprit."""
         batch = self._ours(batch)
         if not batch:
@@ -259,7 +259,7 @@ class Firing:
         self._loader.see(fired.now)
         self._conclude(batch, fired, before)
 
-    def _ours(self, batch: list[Entry]) -> list[Entry]:
+    def _ours(self, batch: list[LoadedTimer]) -> list[LoadedTimer]:
         """Return those whose shards are ours, in the order in which the kinds are answered."""
         ours = self._ownership.live
         batch = [one for one in batch if one.shard in ours]
@@ -267,7 +267,7 @@ class Firing:
             batch.sort(key=_place)
         return batch
 
-    def _command(self, batch: list[Entry]) -> FireTimers:
+    def _command(self, batch: list[LoadedTimer]) -> FireTimers:
         fires: Any = {"schedule": [], "delayed": [], "retry": []}
         for kind, chosen in groupby(batch, attrgetter("kind")):
             fires[kind] = [entry.fire for entry in chosen]
@@ -278,7 +278,7 @@ class Firing:
             retries=tuple(fires["retry"]),
         )
 
-    def _conclude(self, batch: list[Entry], fired: Fired, before: int) -> None:
+    def _conclude(self, batch: list[LoadedTimer], fired: Fired, before: int) -> None:
         """Learn from the answer to each timer."""
         assert len(batch) == len(fired.results), "every timer has its answer"
         if self._around.tracing is not None:
@@ -286,7 +286,7 @@ class Firing:
         late, fenced = 0, 0
         is_early = False
         lateness: list[int] = []
-        plain: list[tuple[Entry, FireOnTime]] = []
+        plain: list[tuple[LoadedTimer, FireOnTime]] = []
         now = fired.now
         counted = fired.results.count(FireResult.FIRED)
         for entry, result in zip(batch, fired.results, strict=True):
@@ -321,7 +321,7 @@ class Firing:
             self._around.telemetry.emit(WriteFenced(member=member, count=fenced))
         self._ownership.lose(fired.lost)
 
-    def _trace(self, tracing: Tracing, batch: list[Entry], fired: Fired, before: int) -> None:
+    def _trace(self, tracing: Tracing, batch: list[LoadedTimer], fired: Fired, before: int) -> None:
         """Tell the spans of what has fired, before its entries stand for their next instants."""
         clock = self._around.clock
         ended_at, took_us = clock.now_us(), clock.monotonic_us() - before
@@ -330,7 +330,7 @@ class Firing:
         spans = fire_spans(entries, fired.now, self._membership.number())
         tracing.tell(spans, ended_at - took_us, ended_at)
 
-    def _go_on(self, entry: Entry, plan: Plan) -> None:
+    def _go_on(self, entry: LoadedTimer, plan: Plan) -> None:
         """Put the next instant into the wheel, or say that there is none."""
         settlement, following, end_reason = plan
         if settlement.owed is not None:
@@ -345,7 +345,7 @@ class Firing:
         )
         self._around.telemetry.emit(ended)
 
-    def _after_refusal(self, entry: Entry, result: FireResult, now: int) -> None:
+    def _after_refusal(self, entry: LoadedTimer, result: FireResult, now: int) -> None:
         statistics, settings = self._around.statistics, self._around.settings
         match result:
             case FireResult.EARLY:
@@ -385,5 +385,5 @@ class Firing:
         self._around.telemetry.emit(event)
 
 
-def _place(entry: Entry) -> int:
+def _place(entry: LoadedTimer) -> int:
     return _ORDER[entry.kind]

@@ -39,14 +39,14 @@ from duly.telemetry import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from duly.engine.dispatcher.context import Surroundings
+    from duly.engine.dispatcher.context import DispatcherContext
     from duly.engine.store_clock import ClockSync
 
 
 class Membership:
     """Joins, renews, leaves, and knows until when we may write."""
 
-    def __init__(self, around: Surroundings, sync: ClockSync) -> None:
+    def __init__(self, around: DispatcherContext, sync: ClockSync) -> None:
         self._around = around
         self._sync = sync
         self.id: MemberId | None = None
@@ -143,7 +143,7 @@ MAINTENANCE = LeaseKey(0, Lane.BACKFILL)
 _ORDER = {Lane.LIVE: 0, Lane.CATCH_UP: 1, Lane.BACKFILL: 2}
 
 
-def is_needed(key: LeaseKey) -> bool:
+def is_leased(key: LeaseKey) -> bool:
     """Say whether anybody ever holds this lease: of backfill there is one for all shards."""
     return key.lane is not Lane.BACKFILL or key == MAINTENANCE
 
@@ -181,7 +181,7 @@ class Ownership:
     """The leases that we hold, with their epochs."""
 
     def __init__(
-        self, around: Surroundings, membership: Membership, dropped: Callable[[set[int]], None]
+        self, around: DispatcherContext, membership: Membership, dropped: Callable[[set[int]], None]
     ) -> None:
         self._around = around
         self._membership = membership

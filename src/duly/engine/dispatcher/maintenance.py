@@ -21,7 +21,7 @@ from duly.store.ports.schedules import ChangeSchedule, Stale
 from duly.telemetry import HistoryPruned, ScheduleResumed
 
 if TYPE_CHECKING:
-    from duly.engine.dispatcher.context import Surroundings
+    from duly.engine.dispatcher.context import DispatcherContext
     from duly.engine.dispatcher.leases import Membership, Ownership
 
 PAUSE_OVER = "the time it was paused until has come"
@@ -30,7 +30,9 @@ PAUSE_OVER = "the time it was paused until has come"
 class Maintenance:
     """What one dispatcher does for all."""
 
-    def __init__(self, around: Surroundings, membership: Membership, ownership: Ownership) -> None:
+    def __init__(
+        self, around: DispatcherContext, membership: Membership, ownership: Ownership
+    ) -> None:
         self._around = around
         self._membership = membership
         self._ownership = ownership

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, assert_never
 from duly.domain.enums import Lane
 from duly.domain.ids import identity_text
 from duly.domain.outcomes import (
-    Attempted,
-    BeInDoubt,
-    Die,
-    LostEnd,
+    AttemptFacts,
+    DeadLetter,
+    MarkAmbiguous,
     TimedOut,
+    WorkerLost,
     conclude,
     is_to_be_checked,
 )
@@ -29,14 +29,14 @@ from duly.domain.verification import check_of
 from duly.engine.dispatcher.leases import MAINTENANCE
 from duly.engine.spans import lost_span
 from duly.errors import STORE_AWAY, LeaseLost
-from duly.store.ports.execution import Loss, LossKind, SettleLost
+from duly.store.ports.execution import LostClaimDecision, LostClaimReason, SettleLost
 from duly.telemetry import AttemptLost, RunDead, RunInDoubt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.outcomes import End
-    from duly.engine.dispatcher.context import Surroundings
+    from duly.engine.dispatcher.context import DispatcherContext
     from duly.engine.dispatcher.leases import Membership, Ownership
     from duly.store.ports.execution import LostClaim
 
@@ -46,7 +46,9 @@ NOT_ENDED = "its time ran out, and its worker did not end it"
 class Reaper:
     """Takes claims from workers that are gone."""
 
-    def __init__(self, around: Surroundings, membership: Membership, ownership: Ownership) -> None:
+    def __init__(
+        self, around: DispatcherContext, membership: Membership, ownership: Ownership
+    ) -> None:
         self._around = around
         self._membership = membership
         self._ownership = ownership
@@ -75,7 +77,7 @@ class Reaper:
         if losses and self._settle(losses) and len(losses) == settings.reap_page:
             self.next_at = monotonic
 
-    def _decided(self, claim: LostClaim, now: int) -> Loss:
+    def _decided(self, claim: LostClaim, now: int) -> LostClaimDecision:
         loss = _decided(claim, now)
         if not (claim.policy.is_checked and is_to_be_checked(loss.conclusion)):
             return loss
@@ -94,7 +96,7 @@ class Reaper:
         is_busy = monotonic < self._busy_until
         return settings.reap_every_us if is_busy else settings.reap_idle_us
 
-    def _settle(self, losses: Sequence[Loss]) -> bool:
+    def _settle(self, losses: Sequence[LostClaimDecision]) -> bool:
         """Settle claims; one that fails for a reason of its own must not stop the others."""
         try:
             settled = self._send(losses)
@@ -114,7 +116,7 @@ class Reaper:
                 self._tell(loss)
         return True
 
-    def _send(self, losses: Sequence[Loss]) -> list[bool]:
+    def _send(self, losses: Sequence[LostClaimDecision]) -> list[bool]:
         order = SettleLost(
             fence=self._ownership.fence(Lane.BACKFILL, [MAINTENANCE.shard]),
             losses=tuple(losses),
@@ -122,7 +124,7 @@ class Reaper:
         )
         return self._around.store.settle_lost(order)
 
-    def _tell(self, loss: Loss) -> None:
+    def _tell(self, loss: LostClaimDecision) -> None:
         claim, conclusion = loss.claim, loss.conclusion
         run = identity_text(claim.hold.run_id)
         member, emit = self._membership.number(), self._around.telemetry.emit
@@ -135,30 +137,30 @@ class Reaper:
             ended_at = self._around.clock.now_us()
             spans = [lost_span(claim, conclusion)]
             self._around.tracing.tell(spans, min(claim.claimed_at, ended_at), ended_at)
-        if isinstance(conclusion.next, Die):
+        if isinstance(conclusion.next, DeadLetter):
             reason = str(conclusion.next.reason)
             emit(RunDead(member=member, reason=reason, **ids))
-        elif isinstance(conclusion.next, BeInDoubt):
+        elif isinstance(conclusion.next, MarkAmbiguous):
             reason = str(conclusion.next.reason)
             emit(RunInDoubt(member=member, reason=reason, **ids))
 
 
-def _decided(claim: LostClaim, now: int) -> Loss:
-    attempted = Attempted(
+def _decided(claim: LostClaim, now: int) -> LostClaimDecision:
+    attempted = AttemptFacts(
         run_id=claim.hold.run_id,
         policy=claim.policy,
         tries=claim.tries,
         now=now,
         has_begun_effects=claim.effects_at is not None,
     )
-    return Loss(claim, conclude(_end_of(claim), attempted))
+    return LostClaimDecision(claim, conclude(_end_of(claim), attempted))
 
 
 def _end_of(claim: LostClaim) -> End:
     match claim.kind:
-        case LossKind.WORKER:
-            return LostEnd()
-        case LossKind.OVERDUE:
+        case LostClaimReason.WORKER:
+            return WorkerLost()
+        case LostClaimReason.OVERDUE:
             return TimedOut(Reason.TIMEOUT, NOT_ENDED)
         case _:
             assert_never(claim.kind)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from duly.engine.dispatcher.timer_wheel import Entry, Wheel
+from duly.engine.dispatcher.timer_wheel import LoadedTimer, Wheel
 from duly.errors import StoreUnavailable
 from duly.store.ports.dispatch import ArrivalsCursor, LoadedTimers, LoadTimers, Timer
 from duly.timetable.instants import SECOND_US
@@ -25,7 +25,7 @@ from duly.timetable.instants import SECOND_US
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from duly.engine.dispatcher.context import Surroundings
+    from duly.engine.dispatcher.context import DispatcherContext
     from duly.engine.store_clock import ClockSync
     from duly.store.ports.dispatch import FireOnTime
 
@@ -35,7 +35,7 @@ SLICE_US = 4000
 """A slice of the recent past that takes longer is made smaller: fresh work waits for it."""
 
 
-class Taking(Protocol):
+class TimerSink(Protocol):
     """Who reads timers, and takes them in."""
 
     def load(self, order: LoadTimers) -> LoadedTimers:
@@ -58,7 +58,7 @@ class Taking(Protocol):
 class Sweep:
     """What is overdue: of late, and since any time."""
 
-    def __init__(self, around: Surroundings, sync: ClockSync, taking: Taking) -> None:
+    def __init__(self, around: DispatcherContext, sync: ClockSync, taking: TimerSink) -> None:
         self._around = around
         self._sync = sync
         self._taking = taking
@@ -238,12 +238,12 @@ FEED_APART_US = 5000
 class Loader:
     """The wheel of fresh timers, the backlog of overdue ones, and what fills both."""
 
-    def __init__(self, around: Surroundings, sync: ClockSync) -> None:
+    def __init__(self, around: DispatcherContext, sync: ClockSync) -> None:
         self._around = around
         self._sync = sync
         self.wheel = Wheel()
         self.backlog = Wheel()
-        self.unplanned: deque[Entry] = deque()
+        self.unplanned: deque[LoadedTimer] = deque()
         """Fresh entries that are still to be planned ahead, in the order they came."""
         self.seen_now = 0
         """The store's clock in its last answer."""
@@ -333,7 +333,7 @@ class Loader:
             return None
         return min(self._feed_at, self._sweep.next_at(monotonic), self._window_at(monotonic))
 
-    def hand_over(self, entry: Entry, scheduled_for: int, due_at: int) -> None:
+    def hand_over(self, entry: LoadedTimer, scheduled_for: int, due_at: int) -> None:
         """Take the next instant of what we have just fired, if its window is loaded."""
         shard = entry.shard
         through = self._through.get(shard)
@@ -345,7 +345,7 @@ class Loader:
         entry.go_on(scheduled_for, due_at)
         self._wheel_for(due_at).insert(entry)
 
-    def hand_over_all(self, entries: Iterable[tuple[Entry, FireOnTime]]) -> None:
+    def hand_over_all(self, entries: Iterable[tuple[LoadedTimer, FireOnTime]]) -> None:
         """Do the same for many that have gone on as nearly all do."""
         through_of, oldest, room = self._through.get, self._oldest_fresh(), self._room()
         wheel, backlog = self.wheel, self.backlog
@@ -360,7 +360,7 @@ class Loader:
             entry.go_on(fire.next_for, due_at)
             room -= (wheel if due_at >= oldest else backlog).insert(entry)
 
-    def put_back(self, entry: Entry) -> None:
+    def put_back(self, entry: LoadedTimer) -> None:
         """Keep an entry that has not fired; later than its grace it belongs to the backlog."""
         self._wheel_for(entry.due_at).insert(entry)
 
@@ -368,7 +368,7 @@ class Loader:
         """Look at the past of a shard at the next tick: something in it is not as we believed."""
         self._sweep.doubt(shard)
 
-    def put_late(self, entry: Entry) -> None:
+    def put_late(self, entry: LoadedTimer) -> None:
         """Keep an entry that the store called late, behind fresh work."""
         self.backlog.insert(entry)
 
@@ -472,7 +472,7 @@ class Loader:
             # Loading begins there again when there is room; what is overdue the sweep finds.
             self._through[timer.shard] = min(through, timer.due_at - 1)
             return False
-        entry = Entry(timer, timer.due_at)
+        entry = LoadedTimer(timer, timer.due_at)
         wheel = self._wheel_for(timer.due_at)
         if not wheel.insert(entry):
             return False

@@ -15,7 +15,7 @@ from duly.store.ports.dispatch import Timer
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from duly.domain.fire_planning import Template
+    from duly.domain.fire_planning import ScheduleVersion
     from duly.store.ports.dispatch import FireDelayed, FireRetry, FireSchedule, TimerKind
 
     Fire = FireSchedule | FireDelayed | FireRetry
@@ -29,7 +29,7 @@ HELD_SPARE = 1000
 """So many outdated entries may stay, and as many as there are true ones; then they are dropped."""
 
 
-class Entry:
+class LoadedTimer:
     """A loaded timer, and what has been worked out of it.
 
     There may be a hundred thousand of them, for as long as the process lives: each is one object,
@@ -60,7 +60,7 @@ class Entry:
     """When to ask the store: its due, or a little later when it was busy."""
     following: int | None
     """The nominal time of the schedule's next occurrence, once that has been worked out."""
-    template: Template | None
+    template: ScheduleVersion | None
     """What the schedule's plans are made of, once that has been read."""
     fire: Fire | None
     """How it is fired; only while that is done."""
@@ -104,9 +104,9 @@ class Wheel:
     """Entries by slot, and a heap of the slots that hold any."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, list[Entry]] = {}
+        self._slots: dict[int, list[LoadedTimer]] = {}
         self._heap: list[int] = []
-        self._newest: dict[bytes, Entry] = {}
+        self._newest: dict[bytes, LoadedTimer] = {}
         self._held = 0
         self._crowds: dict[int, tuple[int, int]] = {}
         """Of crowds by slot: how many they were when put in order, and their first instant."""
@@ -115,7 +115,7 @@ class Wheel:
         """Return how many promises are loaded."""
         return len(self._newest)
 
-    def insert(self, entry: Entry) -> bool:
+    def insert(self, entry: LoadedTimer) -> bool:
         """Put an entry in; False if the same timer is there already."""
         newest, ref = self._newest, entry.ref
         before = newest.get(ref)
@@ -135,17 +135,17 @@ class Wheel:
             entries.append(entry)
         return True
 
-    def holds(self, entry: Entry) -> bool:
+    def holds(self, entry: LoadedTimer) -> bool:
         """Say whether an entry is still the last that was heard of its promise."""
         return self._newest.get(entry.ref) is entry
 
-    def take(self, now: int, limit: int) -> list[Entry]:
+    def take(self, now: int, limit: int) -> list[LoadedTimer]:
         """Remove and return what is to be fired by `now`, in order, at most `limit`.
 
         Of a crowd that fills more than half of that, half is kept free for what fell due after it:
         a second in which fifty thousand fall due must not become a second for everybody else.
         """
-        taken: list[Entry] = []
+        taken: list[LoadedTimer] = []
         cut: list[int] = []
         last, half = now // SLOT_US, max(limit // 2, 1)
         while self._heap and self._heap[0] <= last and len(taken) < limit:
@@ -157,13 +157,13 @@ class Wheel:
                 heappush(self._heap, slot)
         return taken
 
-    def _take_slot(self, slot: int, now: int, limit: int, taken: list[Entry]) -> bool:
+    def _take_slot(self, slot: int, now: int, limit: int, taken: list[LoadedTimer]) -> bool:
         """Take what is due of a slot, up to a limit; say whether that was all of it."""
         entries, newest = self._slots.pop(slot), self._newest
         crowd = self._crowds.pop(slot, None)
         if len(entries) > CROWD and (crowd is None or crowd[0] != len(entries)):
             crowd = _put_in_order(entries)
-        later: list[Entry] = []
+        later: list[LoadedTimer] = []
         seen = 0
         # A crowd is taken from its front, batch by batch, without looking at the rest of it.
         for entry in entries:
@@ -200,7 +200,7 @@ class Wheel:
             self._held -= len(self._slots.pop(heappop(self._heap)))
         return None
 
-    def _first_of_crowd(self, slot: int, entries: list[Entry]) -> int:
+    def _first_of_crowd(self, slot: int, entries: list[LoadedTimer]) -> int:
         """Return the first instant of a slot; of entries that are no longer true, too."""
         crowd = self._crowds.get(slot)
         if crowd is None or crowd[0] != len(entries):
@@ -223,7 +223,7 @@ class Wheel:
         self._held = 0
 
 
-def _put_in_order(crowd: list[Entry]) -> tuple[int, int]:
+def _put_in_order(crowd: list[LoadedTimer]) -> tuple[int, int]:
     """Sort a crowd by its refs; return how many they are, and the first instant of any.
 
     It was read shard by shard, each in order: these are merged rather than sorted.
@@ -232,5 +232,5 @@ def _put_in_order(crowd: list[Entry]) -> tuple[int, int]:
     return len(crowd), min(entry.fire_at for entry in crowd)
 
 
-def _is_same(one: Entry, other: Entry) -> bool:
+def _is_same(one: LoadedTimer, other: LoadedTimer) -> bool:
     return one.due_at == other.due_at and one.generation == other.generation

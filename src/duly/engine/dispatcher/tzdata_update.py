@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from duly.domain.audit import Actor
 from duly.domain.ids import ScheduleId, identity_text
 from duly.domain.schedule_changes import decide_retime
-from duly.domain.schedules import Pending
+from duly.domain.schedules import NextOccurrence
 from duly.errors import STORE_AWAY, StoreError
 from duly.store.ports.dispatch import LoadTimers
 from duly.store.ports.schedules import ChangeSchedule, Stale
 from duly.telemetry import TimerRetimed, TzdataRecomputed
 
 if TYPE_CHECKING:
-    from duly.domain.fire_planning import Template
-    from duly.engine.dispatcher.context import Surroundings
+    from duly.domain.fire_planning import ScheduleVersion
+    from duly.engine.dispatcher.context import DispatcherContext
     from duly.engine.dispatcher.fire_planner import Templates
     from duly.engine.dispatcher.leases import Membership
     from duly.engine.store_clock import ClockSync
@@ -40,12 +40,12 @@ def _release(version: str) -> str:
     return version if _RELEASE.fullmatch(version) else ""
 
 
-def _is_elsewhere(template: Template, timer: Timer, now: int) -> bool:
+def _is_elsewhere(template: ScheduleVersion, timer: Timer, now: int) -> bool:
     """Say whether our rules put a pending instant elsewhere; a schedule is read only then."""
     if timer.scheduled_for <= now:
         return False
     try:
-        return template.next_after(now) != Pending(timer.scheduled_for, timer.due_at)
+        return template.next_after(now) != NextOccurrence(timer.scheduled_for, timer.due_at)
     except Exception:  # noqa: BLE001 - deciding about it says what is wrong
         return True
 
@@ -54,7 +54,11 @@ class Retiming:
     """One walk over the pending instants, and what it found."""
 
     def __init__(
-        self, around: Surroundings, sync: ClockSync, templates: Templates, membership: Membership
+        self,
+        around: DispatcherContext,
+        sync: ClockSync,
+        templates: Templates,
+        membership: Membership,
     ) -> None:
         self._around = around
         self._sync = sync
@@ -182,7 +186,11 @@ class Retiming:
             seen = store.get_schedule(schedule_id)
 
     def _report(
-        self, schedule_id: ScheduleId, name: str, before: Pending, after: Pending | None
+        self,
+        schedule_id: ScheduleId,
+        name: str,
+        before: NextOccurrence,
+        after: NextOccurrence | None,
     ) -> None:
         self._moved += 1
         event = TimerRetimed(

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from duly.domain.outbound_urls import Allowed, IpAddress, Place, WebAddress, judge
+from duly.domain.outbound_urls import Allowed, ConnectTarget, IpAddress, WebAddress, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,7 +78,7 @@ class AddressGuard:
         return socket.socket(family, kind, protocol)
 
     def _check(self, ip: IpAddress, port: int | None = None) -> None:
-        place = Place(self._address.host, ip, self._address.port if port is None else port)
+        place = ConnectTarget(self._address.host, ip, self._address.port if port is None else port)
         problem = judge(place, self._allowed)
         if problem is not None:
             leads = "is" if self._address.ip is not None else f"leads to {ip}, which is"

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from duly.clock import Clock
     from duly.domain.outcomes import End
-    from duly.domain.tasks import Live
-    from duly.engine.executors.executor import Work
+    from duly.domain.tasks import RunContext
+    from duly.engine.executors.executor import WriteTransaction
 
 
 CHUNK_BYTES = 64 * 1024
@@ -96,7 +96,7 @@ class Child:
         """Let it be killed if it is still there at this moment of the monotonic clock."""
         self._ends_by = moment
 
-    def read(self, readers: Mapping[int, Reader], clock: Clock) -> int:
+    def read(self, readers: Mapping[int, OutputReader], clock: Clock) -> int:
         """Read until it has ended, kill what is left of its family; return its status."""
         try:
             with selectors.DefaultSelector() as selector, _Watch(self._popen) as watch:
@@ -200,7 +200,7 @@ class Stoppable(Protocol):
         ...
 
 
-class Begun(NamedTuple):
+class StartedAttempt(NamedTuple):
     """An attempt, and the thread that reads its process."""
 
     attempt: Stoppable
@@ -211,17 +211,17 @@ class ChildExecutor:
     """Gives each attempt a thread, which starts its process and says in the end how it ended."""
 
     def __init__(self) -> None:
-        self._begun: dict[int, Begun] = {}
+        self._begun: dict[int, StartedAttempt] = {}
         self._lock = threading.Lock()
         self._families = Families()
 
-    def ask(self, work: Work) -> None:
+    def ask(self, work: WriteTransaction) -> None:
         """Send SIGTERM."""
         begun = self._find(work)
         if begun is not None:
             begun.attempt.stop(signal.SIGTERM)
 
-    def insist(self, work: Work) -> bool:
+    def insist(self, work: WriteTransaction) -> bool:
         """Kill it and whatever it has started."""
         begun = self._find(work)
         if begun is not None:
@@ -246,30 +246,30 @@ class ChildExecutor:
             begun.thread.join(CLOSE_SECONDS_MAX)
         self._families.close()
 
-    def _begin(self, work: Work, attempt: Stoppable, run: Callable[[], End]) -> None:
+    def _begin(self, work: WriteTransaction, attempt: Stoppable, run: Callable[[], End]) -> None:
         """Run an attempt in a thread of its own."""
         # The thread starts the process and ends after it: see child.py.
         thread = threading.Thread(
             target=self._run, args=(work, run), name="duly-child-task", daemon=True
         )
         with self._lock:
-            self._begun[id(work)] = Begun(attempt, thread)
+            self._begun[id(work)] = StartedAttempt(attempt, thread)
         try:
             thread.start()
         except RuntimeError:  # the system has no more threads for us
             self._forget(work)
             raise
 
-    def _run(self, work: Work, run: Callable[[], End]) -> None:
+    def _run(self, work: WriteTransaction, run: Callable[[], End]) -> None:
         end = carried_out(run)
         self._forget(work)
         work.ended(end)
 
-    def _find(self, work: Work) -> Begun | None:
+    def _find(self, work: WriteTransaction) -> StartedAttempt | None:
         with self._lock:
             return self._begun.get(id(work))
 
-    def _forget(self, work: Work) -> None:
+    def _forget(self, work: WriteTransaction) -> None:
         with self._lock:
             del self._begun[id(work)]
 
@@ -349,7 +349,7 @@ STDERR = "stderr"
 _DECODER = codecs.getincrementaldecoder("utf-8")
 
 
-class Reader(Protocol):
+class OutputReader(Protocol):
     """Takes what is read from a process."""
 
     def feed(self, chunk: bytes) -> None:
@@ -396,7 +396,7 @@ class LineReader:
 class Output:
     """What a process writes: told line by line up to a limit, its last lines remembered."""
 
-    def __init__(self, live: Live, bytes_max: int) -> None:
+    def __init__(self, live: RunContext, bytes_max: int) -> None:
         self.last: dict[str, deque[str]] = {
             STDOUT: deque(maxlen=LAST_LINES_MAX),
             STDERR: deque(maxlen=LAST_LINES_MAX),

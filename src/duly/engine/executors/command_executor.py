@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.outcomes import End
     from duly.domain.secret_refs import ReadSecret
-    from duly.engine.executors.child_process import Reader
-    from duly.engine.executors.executor import Work
+    from duly.engine.executors.child_process import OutputReader
+    from duly.engine.executors.executor import WriteTransaction
     from duly.store.ports.execution import ClaimedRun
 
 
@@ -61,7 +61,7 @@ def run_variables(claimed: ClaimedRun) -> dict[str, str]:
     }
 
 
-def trace_variables(work: Work) -> dict[str, str]:
+def trace_variables(work: WriteTransaction) -> dict[str, str]:
     """Return what tells a process of its attempt's span, in the words of OpenTelemetry."""
     carrier = {} if work.trace is None else work.trace.carrier()
     return {name.upper(): value for name, value in carrier.items()}
@@ -112,7 +112,7 @@ class CommandExecutor(ChildExecutor):
         self._settings = settings or CommandSettings()
         self._found: dict[str, str] = {}
 
-    def start(self, work: Work) -> None:
+    def start(self, work: WriteTransaction) -> None:
         """Begin in a new process; refuse what this worker is not allowed to run."""
         allowed, name = self._settings.allowed, work.runnable.name
         if allowed is not None and name not in allowed:
@@ -153,7 +153,9 @@ class CommandExecutor(ChildExecutor):
             return output.failed(status)
         return _result(work, output) if plan.has_result else end_of_value(None, work.live)
 
-    def _order(self, work: Work, plan: CommandPlan, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _order(
+        self, work: WriteTransaction, plan: CommandPlan, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
         argv = fill_argv(plan, arguments)
         variables = self._inherited()
         if plan.user is not None:
@@ -176,7 +178,9 @@ class CommandExecutor(ChildExecutor):
         names = INHERITED if self._settings.watching is None else tuple(env)
         return {"PATH": PATH_DEFAULT, **{name: env[name] for name in names if env.get(name)}}
 
-    def _variable(self, work: Work, declared: tuple[str, Any], arguments: Mapping[str, Any]) -> str:
+    def _variable(
+        self, work: WriteTransaction, declared: tuple[str, Any], arguments: Mapping[str, Any]
+    ) -> str:
         """Return the value of a declared variable: a text with arguments in it, or a secret."""
         name, value = declared
         if isinstance(value, str):
@@ -202,7 +206,7 @@ class CommandExecutor(ChildExecutor):
 class _Attempt:
     """One process."""
 
-    work: Work
+    work: WriteTransaction
     families: Families
     watching: Watching | None = None
     is_stopped: bool = False
@@ -247,7 +251,7 @@ class _Attempt:
 
     def _read(self, child: Child, output: Output, clock: Clock) -> int:
         out, err = child.outputs
-        readers: dict[int, Reader] = {out: output.reader(STDOUT), err: output.reader(STDERR)}
+        readers: dict[int, OutputReader] = {out: output.reader(STDOUT), err: output.reader(STDERR)}
         if self.watching is not None:
             readers = {
                 out: self.watching.shown(readers[out], STDOUT),
@@ -265,7 +269,7 @@ class _Attempt:
             return self._child
 
 
-def _result(work: Work, output: Output) -> End:
+def _result(work: WriteTransaction, output: Output) -> End:
     """Return the end of a command whose last line is its result."""
     last = output.last[STDOUT]
     try:
@@ -281,14 +285,14 @@ class Watching:
     status: int | None = None
     """Its exit status, negative for a signal; None while it has none."""
 
-    def shown(self, reader: Reader, stream: str) -> Reader:
+    def shown(self, reader: OutputReader, stream: str) -> OutputReader:
         """Return a reader that passes on what it is fed to one of our own streams."""
         return _Shown(reader, sys.stdout.buffer if stream == STDOUT else sys.stderr.buffer)
 
 
 @dataclass(slots=True)
 class _Shown:
-    reader: Reader
+    reader: OutputReader
     ours: BinaryIO | None
 
     def feed(self, chunk: bytes) -> None:

@@ -23,18 +23,18 @@ from io import TextIOWrapper
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.effects import Grant, Permitted
+from duly.domain.effects import EffectPermission, Grant
 from duly.domain.enums import Lane, Origin, RunState
 from duly.domain.ids import RunId, ScheduleId
 from duly.domain.outcomes import AFTER_MAX_US, CancelledEnd, End, Failed, GaveUp, Snoozed, Succeeded
-from duly.domain.runs import Progress, Reason, RunRecord, Tries
+from duly.domain.runs import AttemptCounts, Progress, Reason, RunRecord
 from duly.domain.schedules import Call
-from duly.domain.verification import ITEMS_MAX, NOTHING, ScopeReport, read_expected, read_items
+from duly.domain.verification import ITEMS_MAX, NOTHING, ItemReport, read_expected, read_items
 from duly.engine.executors.child_process import LineReader
 from duly.engine.executors.executor import called
 from duly.engine.executors.process_guard import die_with, limit_memory
 from duly.engine.executors.results import bounded_line, error_text, fitted
-from duly.engine.executors.task_output import Concealer, task_logging
+from duly.engine.executors.task_output import Redactor, task_logging
 from duly.errors import LeaseLost, SchemaMismatch, StoreError, StoreUnavailable, UsageError
 from duly.store.ports.execution import ClaimedRun
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractContextManager
 
-    from duly.domain.tasks import Live, Transacting
-    from duly.engine.executors.executor import Catalogue, Runnable
+    from duly.domain.tasks import RunContext, TransactionalRun
+    from duly.engine.executors.executor import Runnable, TaskCatalogue
     from duly.telemetry.tracing import AttemptTrace
 
 
@@ -121,12 +121,12 @@ def claimed_from_json(said: dict[str, Any]) -> ClaimedRun:
     plain["origin"] = Origin(plain["origin"])
     plain["lane"] = Lane(plain["lane"])
     plain["state"] = RunState(plain["state"])
-    plain["tries"] = Tries(**plain["tries"])
+    plain["tries"] = AttemptCounts(**plain["tries"])
     plain["progress"] = None if plain["progress"] is None else Progress(**plain["progress"])
-    return ClaimedRun.of(RunRecord(**plain), Tries(**said["tries"]), said["claimed_at"])
+    return ClaimedRun.of(RunRecord(**plain), AttemptCounts(**said["tries"]), said["claimed_at"])
 
 
-def scope_from_json(said: dict[str, Any]) -> ScopeReport:
+def scope_from_json(said: dict[str, Any]) -> ItemReport:
     """Read what is said about a scope; UsageError for what is none."""
     expected = said["expected"]
     report = NOTHING if expected is None else read_expected(expected)
@@ -141,7 +141,7 @@ def _parts(value: Call | Progress) -> dict[str, Any]:
 _ERRORS = {kind.__name__: kind for kind in (LeaseLost, SchemaMismatch, StoreUnavailable)}
 
 
-def serve(load: Callable[[str], Catalogue]) -> None:
+def serve(load: Callable[[str], TaskCatalogue]) -> None:
     """Run the one attempt that the worker orders; `load` finds an application's tasks."""
     read_from, write_to, parent = (int(number) for number in sys.argv[1:4])
     die_with(parent)
@@ -149,7 +149,7 @@ def serve(load: Callable[[str], Catalogue]) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
-    live, orders = ChildLive(write_to), SimpleQueue[dict[str, Any]]()
+    live, orders = ChildRunContext(write_to), SimpleQueue[dict[str, Any]]()
     signal.signal(signal.SIGTERM, lambda _number, _frame: live.stop())
     _detach_forks(live)
     for pipe in (read_from, write_to):
@@ -160,7 +160,7 @@ def serve(load: Callable[[str], Catalogue]) -> None:
     live.say({"say": "ended", "end": end_to_json(live.shown(end))})
 
 
-def _detach_forks(live: ChildLive) -> None:
+def _detach_forks(live: ChildRunContext) -> None:
     """Let a process that the task forks be an ordinary one, which SIGTERM ends.
 
     The signal is held back while a process is forked: before the new process has the default
@@ -182,7 +182,9 @@ def _detach_forks(live: ChildLive) -> None:
     os.register_at_fork(before=hold, after_in_parent=release, after_in_child=detach)
 
 
-def _carry_out(order: dict[str, Any], load: Callable[[str], Catalogue], live: ChildLive) -> End:
+def _carry_out(
+    order: dict[str, Any], load: Callable[[str], TaskCatalogue], live: ChildRunContext
+) -> End:
     claimed = claimed_from_json(order["run"])
     try:
         runnable = load(order["app"]).find(claimed.task)
@@ -208,7 +210,7 @@ def _span_of(carrier: dict[str, str]) -> AttemptTrace | None:
     return passed_on(carrier)
 
 
-def _hear(read_from: int, live: ChildLive, orders: SimpleQueue[dict[str, Any]]) -> None:
+def _hear(read_from: int, live: ChildRunContext, orders: SimpleQueue[dict[str, Any]]) -> None:
     """Take the worker's order and its answers; when it falls silent it is gone, and so are we."""
 
     def take(line: str, _is_cut: bool) -> None:  # noqa: FBT001 - as a reader tells it
@@ -232,7 +234,7 @@ class _ChildWork:
 
     claimed: ClaimedRun
     runnable: Runnable
-    live: Live
+    live: RunContext
     say: Callable[[dict[str, Any]], None]
     trace: AttemptTrace | None = None
 
@@ -247,7 +249,7 @@ class _ChildWork:
         """Ring for nobody: there is no worker here."""
 
 
-class ChildLive:
+class ChildRunContext:
     """A run's live part, by words to the worker, which has the store."""
 
     def __init__(self, write_to: int) -> None:
@@ -255,11 +257,11 @@ class ChildLive:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._answers: dict[int, SimpleQueue[dict[str, Any]]] = {}
-        self._concealer = Concealer()
+        self._concealer = Redactor()
         self._is_cancelled = False
         self._has_seen = False
         self._cancel: Callable[[], object] | None = None
-        self._concealer = Concealer()
+        self._concealer = Redactor()
         self.is_over = False
         self.is_detached = False
         """Whether this is a copy in a process that the task has forked: the worker hears none."""
@@ -292,7 +294,7 @@ class ChildLive:
         found: str | None = self._ask({"say": "saved", "partition": partition})
         return found
 
-    def transact(self, limit_us: int) -> AbstractContextManager[Transacting]:
+    def transact(self, limit_us: int) -> AbstractContextManager[TransactionalRun]:
         """Refuse: the store's transactions belong to the worker's own process."""
         assert limit_us > 0, "whoever asks has read it"
         remedy = (
@@ -300,7 +302,7 @@ class ChildLive:
         )
         raise UsageError("transaction", "a process task", "can't commit with its run", remedy)
 
-    def note_scope(self, report: ScopeReport) -> None:
+    def note_scope(self, report: ItemReport) -> None:
         """Say what is expected, or which items are done."""
         said = {"expected": report.expected, "names": report.names, "done": report.done}
         self.say({"say": "scope", **said})
@@ -311,10 +313,10 @@ class ChildLive:
         asked = ({"say": "done-items", "items": page} for page in pages)
         return frozenset(item for page in asked for item in self._ask(page))
 
-    def begin_effect(self, key: str | None) -> Permitted:
+    def begin_effect(self, key: str | None) -> EffectPermission:
         """Ask for permission to do what can't be taken back."""
         grant, result = self._ask({"say": "begin-effect", "key": key})
-        return Permitted(Grant(grant), result)
+        return EffectPermission(Grant(grant), result)
 
     def end_effect(self, key: str, result: str | None, *, is_done: bool = True) -> None:
         """Say that an effect is done, or that it did not happen."""

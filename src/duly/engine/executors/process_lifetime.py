@@ -45,7 +45,7 @@ class Lifeline:
                 os.write(self._words, word + b"\n")
 
 
-class Listening:
+class ProcessPipe:
     """A supervisor's end of what one process says."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ from duly.errors import Cancelled, EffectDone, EffectNotDone, EffectUnknown, NoS
 if TYPE_CHECKING:
     from duly.domain.outcomes import End
     from duly.domain.runs import TaskPolicy
-    from duly.domain.tasks import Live
+    from duly.domain.tasks import RunContext
 
 FRAMES_MAX = 60
 _SAID_LENGTH_MAX = 500
@@ -48,7 +48,7 @@ _RESULTS = json.JSONEncoder(
 )
 
 
-def end_of_value(value: object, live: Live) -> End:
+def end_of_value(value: object, live: RunContext) -> End:
     """Return how an attempt ended whose code returned a value."""
     if value is None:
         return SUCCEEDED
@@ -66,7 +66,7 @@ def end_of_value(value: object, live: Live) -> End:
             return Succeeded(_result_of(value, live))
 
 
-def end_of_error(error: BaseException, policy: TaskPolicy, live: Live) -> End:
+def end_of_error(error: BaseException, policy: TaskPolicy, live: RunContext) -> End:
     """Return how an attempt ended whose code raised; whatever that was, it is the task's fault.
 
     An exception that has an attribute `retry_after`, in seconds, says how long to wait: at least
@@ -94,7 +94,7 @@ def unfit(error: BaseException) -> End:
     return Failed(storable(_said(error)), Reason.BAD_ARGUMENTS, is_retryable=False)
 
 
-def unprepared(error: BaseException, policy: TaskPolicy, live: Live) -> End:
+def unprepared(error: BaseException, policy: TaskPolicy, live: RunContext) -> End:
     """Return how an attempt ended that could not be prepared.
 
     A secret that can't be had here may be there on another worker, or in a moment: whatever the
@@ -179,7 +179,7 @@ def storable(text: str) -> str:
     return whole
 
 
-def _result_of(value: object, live: Live) -> str | None:
+def _result_of(value: object, live: RunContext) -> str | None:
     """Return a value as JSON text within its bound; else say in the log that it is not kept."""
     if value is None:
         return None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.domain.outcomes import End
-    from duly.engine.executors.executor import Work
+    from duly.engine.executors.executor import WriteTransaction
     from duly.store.ports.execution import ClaimedRun
 
 
@@ -39,7 +39,7 @@ _BEGINNING_LENGTH_MIN = 4
 """Shorter beginnings of a secret, before a mark that something is left out, are chance."""
 
 
-class Concealer:
+class Redactor:
     """Knows what must not be seen. Adding and using it is safe from any thread."""
 
     def __init__(self) -> None:
@@ -124,10 +124,10 @@ def _spellings(text: str) -> Iterator[str]:
             yield begun
 
 
-_RUNNING: ContextVar[Work | None] = ContextVar("duly_running", default=None)
+_RUNNING: ContextVar[WriteTransaction | None] = ContextVar("duly_running", default=None)
 
 
-def log_for(work: Work) -> None:
+def log_for(work: WriteTransaction) -> None:
     """Let whatever is logged in this context, and in what it starts, be a line of this run.
 
     Until somebody else says so in it: whoever runs tasks gives each a context, or says it anew.
@@ -135,7 +135,7 @@ def log_for(work: Work) -> None:
     _RUNNING.set(work)
 
 
-def running() -> Work | None:
+def running() -> WriteTransaction | None:
     """Return the attempt whose code is running in this context."""
     return _RUNNING.get()
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.outbound_urls import Allowed
     from duly.domain.secret_refs import ReadSecret, Secret, SecretReference
-    from duly.engine.executors.executor import Work
-    from duly.store.ports.execution import Hold
+    from duly.engine.executors.executor import WriteTransaction
+    from duly.store.ports.execution import ClaimRef
 
 CLOSE_S_MAX = 5.0
 LOOKUPS_MAX = 32
@@ -64,7 +64,7 @@ class WebhookExecutor:
             raise UsageError("webhooks", "aiohttp", "is not installed", remedy) from error
         self._clock = clock
         self._settings = settings
-        self._sending: dict[Hold, asyncio.Task[End]] = {}
+        self._sending: dict[ClaimRef, asyncio.Task[End]] = {}
         self._draining: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
         # A name that takes long to look up keeps a thread; a few of them must not stop all others.
@@ -73,15 +73,15 @@ class WebhookExecutor:
         self._thread = threading.Thread(target=self._run, name="duly-webhooks", daemon=True)
         self._thread.start()
 
-    def start(self, work: Work) -> None:
+    def start(self, work: WriteTransaction) -> None:
         """Send it soon."""
         self._tell(self._begin, work)
 
-    def ask(self, work: Work) -> None:
+    def ask(self, work: WriteTransaction) -> None:
         """Drop the request."""
         self._tell(self._cancel, work)
 
-    def insist(self, work: Work) -> bool:
+    def insist(self, work: WriteTransaction) -> bool:
         """Drop the request, which can always be done."""
         self._tell(self._cancel, work)
         return True
@@ -92,7 +92,7 @@ class WebhookExecutor:
             self._loop.call_soon_threadsafe(self._stop)
         self._thread.join(CLOSE_S_MAX)
 
-    def _tell(self, what: Callable[[Work], None], work: Work) -> None:
+    def _tell(self, what: Callable[[WriteTransaction], None], work: WriteTransaction) -> None:
         try:
             self._loop.call_soon_threadsafe(what, work)
         except RuntimeError:
@@ -107,7 +107,7 @@ class WebhookExecutor:
         finally:
             self._loop.close()
 
-    def _begin(self, work: Work) -> None:
+    def _begin(self, work: WriteTransaction) -> None:
         if self._draining is not None:
             work.ended(CancelledEnd(_CLOSING))
             return
@@ -115,7 +115,7 @@ class WebhookExecutor:
         self._sending[work.claimed.hold] = task
         task.add_done_callback(lambda done: self._done(work, done))
 
-    def _cancel(self, work: Work) -> None:
+    def _cancel(self, work: WriteTransaction) -> None:
         task = self._sending.get(work.claimed.hold)
         if task is not None:
             task.cancel()
@@ -129,7 +129,7 @@ class WebhookExecutor:
         await asyncio.gather(*self._sending.values(), return_exceptions=True)
         self._loop.call_soon(self._loop.stop)
 
-    def _done(self, work: Work, task: asyncio.Task[End]) -> None:
+    def _done(self, work: WriteTransaction, task: asyncio.Task[End]) -> None:
         del self._sending[work.claimed.hold]
         if task.cancelled():
             words = "the request was dropped; whether it had arrived is not known"
@@ -142,7 +142,7 @@ class WebhookExecutor:
             return
         work.ended(task.result())
 
-    async def _attempt(self, work: Work) -> End:
+    async def _attempt(self, work: WriteTransaction) -> End:
         from duly.engine.executors.webhook_client import WebhookRequest, send
 
         plan = work.runnable.plan
@@ -175,7 +175,7 @@ class WebhookExecutor:
             return end
         return answer
 
-    def _headers(self, work: Work, body: bytes) -> dict[str, str]:
+    def _headers(self, work: WriteTransaction, body: bytes) -> dict[str, str]:
         """Return all headers of a request; what is read for them is concealed from then on."""
         plan, claimed = work.runnable.plan, work.claimed
         field = f"webhook {work.runnable.name}"
@@ -191,7 +191,7 @@ class WebhookExecutor:
         return {**_traced(work, headers), **ours}
 
 
-def _traced(work: Work, headers: dict[str, str]) -> dict[str, str]:
+def _traced(work: WriteTransaction, headers: dict[str, str]) -> dict[str, str]:
     """Return headers that tell of the attempt's span, whatever they said of another."""
     if work.trace is None:
         return headers

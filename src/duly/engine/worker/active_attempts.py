@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 from duly.domain.outcomes import (
     DONE,
     SUCCEEDED,
-    Attempted,
-    GivenBack,
+    AttemptFacts,
+    ReturnedToQueue,
     Succeeded,
     conclude,
     is_answered,
     is_to_be_checked,
     success,
 )
-from duly.domain.runs import Reason, TaskPolicy, Tries
+from duly.domain.runs import AttemptCounts, Reason, TaskPolicy
 from duly.domain.verification import check_of
 from duly.engine.executors.task_output import ids_of
 from duly.engine.spans import end_attributes, error_of
-from duly.engine.worker.attempt import Held, Workshop
-from duly.engine.worker.run_context import Grounds
-from duly.store.ports.execution import Finish
+from duly.engine.worker.attempt import MembershipContext, RunningAttempt
+from duly.engine.worker.run_context import RunContextDeps
+from duly.store.ports.execution import FinishAttempt
 from duly.telemetry import SlotLeaked
 
 if TYPE_CHECKING:
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from duly.domain.ids import ScheduleId
     from duly.domain.outcomes import Conclusion, End
     from duly.engine.executors.executor import Runnable
-    from duly.engine.worker.context import WorkerParts
+    from duly.engine.worker.context import WorkerContext
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import ClaimedRun, Hold
+    from duly.store.ports.execution import ClaimedRun, ClaimRef
     from duly.telemetry.tracing import AttemptTrace
 
 FENCED_OFF = "the run was taken from this worker; what became of it others tell"
 
 
 @dataclass(slots=True, eq=False)
-class Ending(Finish):
+class UnsentEnd(FinishAttempt):
     """An attempt that is over here, and of which the store does not know it yet."""
 
     worker: MemberId = field(kw_only=True)
@@ -53,25 +53,25 @@ class Ending(Finish):
     """Whether all that could keep the store from taking it has been left out."""
 
 
-class Holdings:
+class ActiveAttempts:
     """Attempts that run, slots that are lost, and ends that are to be sent."""
 
-    def __init__(self, parts: WorkerParts) -> None:
+    def __init__(self, parts: WorkerContext) -> None:
         self._parts = parts
-        self._told: deque[Held] = deque()
-        self._workshop: Workshop | None = None
+        self._told: deque[RunningAttempt] = deque()
+        self._workshop: MembershipContext | None = None
         self._has_rung = False
         """Whether our loop was rung for what was told since it last collected."""
         self.quiet_until = 0
         """Our loop need not be rung before this, on the monotonic clock: it looks by itself."""
-        self.running: dict[Held, None] = {}
+        self.running: dict[RunningAttempt, None] = {}
         """In the order of their claims."""
-        self.leaked: dict[Held, None] = {}
+        self.leaked: dict[RunningAttempt, None] = {}
         """Settled, but their code goes on and keeps its slot."""
-        self.lingering: dict[Held, None] = {}
+        self.lingering: dict[RunningAttempt, None] = {}
         """Settled by their own word, and about to be gone; they keep their slots until then."""
-        self.endings: list[Ending] = []
-        self.under_way: list[Ending] = []
+        self.endings: list[UnsentEnd] = []
+        self.under_way: list[UnsentEnd] = []
         """Those that are being told to the store."""
         self.unknown: list[ClaimedRun] = []
         """Claimed, and of tasks that we do not know."""
@@ -98,11 +98,11 @@ class Holdings:
         """Say whether an executor has told something that was not collected yet."""
         return bool(self._told)
 
-    def holds(self, worker: MemberId) -> tuple[Hold, ...]:
+    def holds(self, worker: MemberId) -> tuple[ClaimRef, ...]:
         """Return all claims that a member of ours has, so far as we know."""
         return tuple(self._holds(worker))
 
-    def _holds(self, worker: MemberId) -> Iterator[Hold]:
+    def _holds(self, worker: MemberId) -> Iterator[ClaimRef]:
         for held in self.running:
             if held.worker == worker:
                 yield held.hold
@@ -116,16 +116,16 @@ class Holdings:
         """Say whether an end is to be sent before anything new is taken."""
         return any(one.not_before <= monotonic for one in self.endings)
 
-    def give_back(self, worker: MemberId, hold: Hold, after_us: int = 0) -> None:
+    def give_back(self, worker: MemberId, hold: ClaimRef, after_us: int = 0) -> None:
         """Give back a claim that was never started, such as one that we had not heard of."""
-        end = GivenBack(Reason.NOT_STARTED, is_started=False, after_us=after_us)
-        attempted = Attempted(
+        end = ReturnedToQueue(Reason.NOT_STARTED, is_started=False, after_us=after_us)
+        attempted = AttemptFacts(
             run_id=hold.run_id,
             policy=TaskPolicy(),
-            tries=Tries(fence=hold.fence),
+            tries=AttemptCounts(fence=hold.fence),
             now=self._parts.time.now(),
         )
-        self.endings.append(Ending(hold, None, conclude(end, attempted), worker=worker))
+        self.endings.append(UnsentEnd(hold, None, conclude(end, attempted), worker=worker))
 
     def give_back_unknown(self, worker: MemberId) -> None:
         """Give back what we have claimed and do not know, without another look."""
@@ -141,20 +141,20 @@ class Holdings:
         """Return how many slots runs of each queue have."""
         return Counter(held.claimed.queue for held in (*self.running, *self.lingering))
 
-    def workshop(self, worker: MemberId) -> Workshop:
+    def workshop(self, worker: MemberId) -> MembershipContext:
         """Return what all attempts of a member of ours share."""
         shared = self._workshop
         if shared is None or shared.grounds.worker != worker:
             self._workshop = shared = self._new_workshop(worker)
         return shared
 
-    def _new_workshop(self, worker: MemberId) -> Workshop:
+    def _new_workshop(self, worker: MemberId) -> MembershipContext:
         parts = self._parts
-        grounds = Grounds(
+        grounds = RunContextDeps(
             worker=worker, store=parts.store, clock=parts.clock, store_now=parts.time.now
         )
         clock, time = parts.clock.monotonic_us, parts.time.at
-        return Workshop(parts, grounds, self._told, self._ring, clock, time)
+        return MembershipContext(parts, grounds, self._told, self._ring, clock, time)
 
     def collect(self) -> None:
         """Take what executors have told since the last time."""
@@ -167,7 +167,7 @@ class Holdings:
                 if held.trace is not None:
                     _end_trace(held.trace, DONE)
                 claimed = held.claimed
-                done = Ending(
+                done = UnsentEnd(
                     claimed.hold, held.started_at, DONE, claimed=claimed, worker=held.worker
                 )
                 self.endings.append(done)
@@ -179,7 +179,7 @@ class Holdings:
                 self.lingering.pop(held, None)
                 self.leaked.pop(held, None)  # it ended after all: its slot is back
 
-    def settle(self, held: Held) -> None:
+    def settle(self, held: RunningAttempt) -> None:
         """Give a slot free; what is to be said about its attempt waits to be sent."""
         del self.running[held]
         end = held.settle()
@@ -189,7 +189,7 @@ class Holdings:
         if held.trace is not None:
             _end_trace(held.trace, None if ending is None else ending.conclusion)
 
-    def leak(self, held: Held, member: int) -> None:
+    def leak(self, held: RunningAttempt, member: int) -> None:
         """Settle an attempt whose code can't be stopped; its slot is lost until the code ends."""
         self.settle(held)
         self.leaked[held] = None
@@ -206,7 +206,7 @@ class Holdings:
         """Decide what becomes of a claimed run."""
         if isinstance(end, Succeeded):
             return success(end.result)
-        attempted = Attempted(
+        attempted = AttemptFacts(
             run_id=claimed.run_id,
             policy=runnable.policy,
             tries=claimed.tries,
@@ -215,10 +215,10 @@ class Holdings:
         )
         return conclude(end, attempted)
 
-    def _ending(self, held: Held, end: End) -> Ending:
+    def _ending(self, held: RunningAttempt, end: End) -> UnsentEnd:
         claimed = held.claimed
         conclusion = DONE if end is SUCCEEDED else self._concluded(held, end)
-        ending = Ending(
+        ending = UnsentEnd(
             claimed.hold,
             held.started_at,
             conclusion,
@@ -236,7 +236,7 @@ class Holdings:
             ending.follow_up = check_of(claimed.record, claimed.fence)
         return ending
 
-    def _concluded(self, held: Held, end: End) -> Conclusion:
+    def _concluded(self, held: RunningAttempt, end: End) -> Conclusion:
         return self.conclude(
             held.claimed, held.runnable, end, has_begun_effects=held.has_begun_effects
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.admission import Way
+from duly.domain.admission import AdmissionRoute
 from duly.domain.audit import Actor
 from duly.domain.ids import identity_text
 from duly.domain.limits import LimitKind, scope_of
@@ -22,8 +22,8 @@ from duly.telemetry import SetAside
 if TYPE_CHECKING:
     from duly.domain.limits import Limit, Limits
     from duly.engine.executors.executor import Runnable
-    from duly.engine.worker.active_attempts import Holdings
-    from duly.engine.worker.context import WorkerParts
+    from duly.engine.worker.active_attempts import ActiveAttempts
+    from duly.engine.worker.context import WorkerContext
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.execution import ClaimedRun
 
@@ -34,7 +34,7 @@ _TENANT = scope_of(LimitKind.TENANT, "")
 class Admission:
     """Knows who has to be asked for, and asks."""
 
-    def __init__(self, parts: WorkerParts, holdings: Holdings) -> None:
+    def __init__(self, parts: WorkerContext, holdings: ActiveAttempts) -> None:
         self._parts = parts
         self._holdings = holdings
         self._table: Limits | None = None
@@ -103,7 +103,7 @@ class Admission:
         answer = self._parts.store.admit(worker, [self._request(one) for one in batch])
         self._parts.time.hear(before, answer.now)
         verdicts = zip(batch, answer.verdicts, strict=True)
-        begin = [claimed for claimed, verdict in verdicts if verdict.way is Way.GOES]
+        begin = [claimed for claimed, verdict in verdicts if verdict.way is AdmissionRoute.GOES]
         self._parts.statistics.put_off += len(batch) - len(begin)
         return begin
 

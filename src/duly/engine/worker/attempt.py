@@ -25,7 +25,7 @@ from duly.domain.outcomes import (
     CancelledEnd,
     Failed,
     GaveUp,
-    GivenBack,
+    ReturnedToQueue,
     Snoozed,
     Succeeded,
     TimedOut,
@@ -33,13 +33,13 @@ from duly.domain.outcomes import (
     success,
 )
 from duly.domain.runs import Reason, attempt_name
-from duly.domain.tasks import Transacting
+from duly.domain.tasks import TransactionalRun
 from duly.domain.verification import check_of
 from duly.engine.executors.results import bounded, fitted
 from duly.engine.executors.task_output import ids_of
-from duly.engine.worker.run_context import Grounds, LiveRun
+from duly.engine.worker.run_context import RunContextDeps, WorkerRunContext
 from duly.errors import Cancelled, LeaseLost, UsageError
-from duly.store.ports.execution import Finish
+from duly.store.ports.execution import FinishAttempt
 from duly.telemetry import FencedOff, RunLogged
 from duly.timetable.instants import duration_text
 
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from duly.domain.outcomes import End
-    from duly.domain.tasks import Live
+    from duly.domain.tasks import RunContext
     from duly.engine.executors.executor import Runnable
-    from duly.engine.worker.active_attempts import Holdings
-    from duly.engine.worker.context import WorkerParts
+    from duly.engine.worker.active_attempts import ActiveAttempts
+    from duly.engine.worker.context import WorkerContext
     from duly.engine.worker.membership import WorkerMembership
     from duly.store.ports import Store
     from duly.store.ports.dispatch import MemberId
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def transact(held: Held, limit_us: int) -> Iterator[Transacting]:
+def transact(held: RunningAttempt, limit_us: int) -> Iterator[TransactionalRun]:
     """Lend a transaction; when its block ends well the run succeeds with it, or nothing does."""
     _require_possible(held)
-    finish: Finish | None = None
+    finish: FinishAttempt | None = None
     held.is_transacting = True
     try:
         with held.store.transaction(limit_us) as transaction:
-            lent = Transacting(transaction)
+            lent = TransactionalRun(transaction)
             yield lent
             end = _end_of(held, lent)
             finish = _finish_of(held, end)
@@ -83,15 +83,15 @@ def transact(held: Held, limit_us: int) -> Iterator[Transacting]:
         held.is_transacting = False
 
 
-def _end_of(held: Held, lent: Transacting) -> Succeeded:
+def _end_of(held: RunningAttempt, lent: TransactionalRun) -> Succeeded:
     end = held.storable_end(Succeeded(lent.result))
     assert isinstance(end, Succeeded), "leaving out secrets makes nothing else of it"
     return end
 
 
-def _finish_of(held: Held, end: Succeeded) -> Finish:
+def _finish_of(held: RunningAttempt, end: Succeeded) -> FinishAttempt:
     claimed = held.claimed
-    return Finish(
+    return FinishAttempt(
         claimed.hold,
         held.started_at,
         success(end.result),
@@ -104,7 +104,7 @@ def _finish_of(held: Held, end: Succeeded) -> Finish:
     )
 
 
-def _require_possible(held: Held) -> None:
+def _require_possible(held: RunningAttempt) -> None:
     name, effects = held.runnable.name, held.effects
     if effects is not Effects.TRANSACTIONAL:
         remedy = 'declare its task with effects="transactional"'
@@ -122,7 +122,7 @@ def _require_possible(held: Held) -> None:
 NOBODY_ASKED = "it stopped as if it had been cancelled, though nobody had asked for it"
 
 
-class Cause(IntEnum):
+class StopCause(IntEnum):
     """Why an attempt is to stop; a higher one takes the place of a lower."""
 
     SHUTDOWN = 1
@@ -131,7 +131,7 @@ class Cause(IntEnum):
     FENCED = 4
 
 
-class Limit(NamedTuple):
+class TimeLimit(NamedTuple):
     """When an attempt is to stop by itself, on the monotonic clock, and why."""
 
     at: int
@@ -143,12 +143,12 @@ class Limit(NamedTuple):
         return TimedOut(self.reason, _sentence(self.reason, self.length_us))
 
 
-class Workshop(NamedTuple):
+class MembershipContext(NamedTuple):
     """What all attempts of one member share."""
 
-    parts: WorkerParts
-    grounds: Grounds
-    told: deque[Held]
+    parts: WorkerContext
+    grounds: RunContextDeps
+    told: deque[RunningAttempt]
     """Those of which there is news; to be added to from any thread."""
     ring: Callable[[], None]
     """Says that there is some."""
@@ -159,17 +159,17 @@ class Workshop(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stopping:
+class StopRequest:
     """An attempt that was asked to stop: why, and when we insist."""
 
-    cause: Cause
+    cause: StopCause
     insist_at: int
     end: TimedOut | None = None
     """Of one whose time is up: how it ended, unless its code was done before it knew."""
     is_insisted: bool = False
 
 
-class Held(LiveRun):
+class RunningAttempt(WorkerRunContext):
     """One attempt: what an executor is given, what its code may do, what the worker knows of it."""
 
     # As all attempts begin; so many are made that each keeps only what is its own.
@@ -180,7 +180,7 @@ class Held(LiveRun):
     """How it ended, by its executor's word."""
     is_gone = False
     """Whether nothing of it is left where it ran."""
-    stopping: Stopping | None = None
+    stopping: StopRequest | None = None
     _is_settled = False
     is_start_told = False
     is_checked = False
@@ -194,7 +194,7 @@ class Held(LiveRun):
     """How it ended, when the store knows that already: by a commit of its own (E4)."""
 
     def __init__(
-        self, workshop: Workshop, claimed: ClaimedRun, runnable: Runnable, handed_at: int
+        self, workshop: MembershipContext, claimed: ClaimedRun, runnable: Runnable, handed_at: int
     ) -> None:
         super().__init__(claimed, workshop.grounds)
         self._workshop = workshop
@@ -208,7 +208,7 @@ class Held(LiveRun):
         """When it was given to its executor, on the monotonic clock."""
 
     @property
-    def live(self) -> Live:
+    def live(self) -> RunContext:
         """What its code may do while it lasts."""
         return self
 
@@ -217,7 +217,7 @@ class Held(LiveRun):
         """Where its run is."""
         return self._grounds.store
 
-    def transact(self, limit_us: int) -> AbstractContextManager[Transacting]:
+    def transact(self, limit_us: int) -> AbstractContextManager[TransactionalRun]:
         """Lend a transaction whose commit is also the run's success (E4)."""
         return transact(self, limit_us)
 
@@ -302,25 +302,25 @@ class Held(LiveRun):
         except Exception as error:  # noqa: BLE001 - an end never told would cost the slot for good
             return Failed(f"how it ended can't be told: {type(error).__name__}")
 
-    def limit(self) -> Limit | None:
+    def limit(self) -> TimeLimit | None:
         """Return the first of its limits."""
         policy, claimed = self.runnable.policy, self.claimed
-        limits: list[Limit] = []
+        limits: list[TimeLimit] = []
         if self._begun_at is None:
             within_us = self._workshop.parts.settings.begin_within_us
-            limits.append(Limit(self.handed_at + within_us, Reason.NOT_STARTED, within_us))
+            limits.append(TimeLimit(self.handed_at + within_us, Reason.NOT_STARTED, within_us))
         else:
             if policy.timeout_us is not None:
                 at = self.begun_at + policy.timeout_us
-                limits.append(Limit(at, Reason.TIMEOUT, policy.timeout_us))
+                limits.append(TimeLimit(at, Reason.TIMEOUT, policy.timeout_us))
             if policy.stall_us is not None:
                 at = max(self.begun_at, self.advanced_at) + policy.stall_us
-                limits.append(Limit(at, Reason.STALLED, policy.stall_us))
+                limits.append(TimeLimit(at, Reason.STALLED, policy.stall_us))
         first_at = claimed.tries.begun_at
         if policy.run_timeout_us is not None and first_at is not None:
             used_us = claimed.claimed_at - first_at
             at = self.handed_at + policy.run_timeout_us - used_us
-            limits.append(Limit(at, Reason.RUN_TIMEOUT, policy.run_timeout_us))
+            limits.append(TimeLimit(at, Reason.RUN_TIMEOUT, policy.run_timeout_us))
         return min(limits, default=None)
 
     def look_at(self, monotonic: int) -> int | None:
@@ -356,21 +356,21 @@ class Held(LiveRun):
         match stopping.cause:
             case _ if is_own_word and not isinstance(said, Snoozed):
                 return said
-            case Cause.LIMIT:
+            case StopCause.LIMIT:
                 assert stopping.end is not None, "a limit says how it ends"
                 return said if is_own_word else self._limited(stopping.end)
-            case Cause.CANCEL:
+            case StopCause.CANCEL:
                 return CancelledEnd(_error_of(said))
-            case Cause.SHUTDOWN:
+            case StopCause.SHUTDOWN:
                 started = self.started_at is not None
-                return said if is_own_word else GivenBack(Reason.SHUTDOWN, is_started=started)
-            case Cause.FENCED:
+                return said if is_own_word else ReturnedToQueue(Reason.SHUTDOWN, is_started=started)
+            case StopCause.FENCED:
                 return None
 
     def _limited(self, end: TimedOut) -> End:
         """Return how it ended past a limit; what never began has used none of its own time."""
         if self.started_at is None and end.reason is not Reason.RUN_TIMEOUT:
-            return GivenBack(Reason.NOT_STARTED, is_started=False)
+            return ReturnedToQueue(Reason.NOT_STARTED, is_started=False)
         return _with_trace(end, self.said)
 
 
@@ -398,11 +398,11 @@ def _with_trace(end: TimedOut, said: End | None) -> TimedOut:
 FAR = 1 << 62
 
 
-class Limits:
+class TimeLimits:
     """Looks after the limits of what runs, and ends what must end."""
 
     def __init__(
-        self, parts: WorkerParts, holdings: Holdings, membership: WorkerMembership
+        self, parts: WorkerContext, holdings: ActiveAttempts, membership: WorkerMembership
     ) -> None:
         self._parts = parts
         self._holdings = holdings
@@ -410,7 +410,7 @@ class Limits:
         self.next_at = FAR
         """Nothing is to be done before this, on the monotonic clock."""
 
-    def watch(self, held: Held, monotonic: int) -> None:
+    def watch(self, held: RunningAttempt, monotonic: int) -> None:
         """Look at an attempt when it may have reached a limit at the earliest."""
         look_at = held.look_at(monotonic)
         if look_at is not None:
@@ -429,44 +429,44 @@ class Limits:
                 if monotonic < limit.at:
                     self.watch(held, monotonic)
                     continue
-                self.stop(held, Cause.LIMIT, limit.end())
+                self.stop(held, StopCause.LIMIT, limit.end())
             self._press(held, monotonic)
 
-    def stop(self, held: Held, cause: Cause, end: TimedOut | None = None) -> None:
+    def stop(self, held: RunningAttempt, cause: StopCause, end: TimedOut | None = None) -> None:
         """Ask an attempt to stop; a weightier cause takes the place of an earlier one."""
         stopping = held.stopping
-        held.stop(is_fenced=cause is Cause.FENCED)
+        held.stop(is_fenced=cause is StopCause.FENCED)
         if stopping is not None:
             if cause > stopping.cause:
                 stopping.cause, stopping.end = cause, end
             return
         monotonic = self._parts.clock.monotonic_us()
         insist_at = monotonic + self._parts.settings.cancel_grace_us
-        held.stopping = Stopping(cause, insist_at, end)
+        held.stopping = StopRequest(cause, insist_at, end)
         self.next_at = min(self.next_at, insist_at)
         with suppress(Exception):  # an executor's defect must not keep us from insisting
             self._parts.executor(held.runnable).ask(held)
 
-    def fence_off(self, helds: Iterable[Held], reason: str) -> None:
+    def fence_off(self, helds: Iterable[RunningAttempt], reason: str) -> None:
         """Stop what is no longer ours."""
         count = 0
         for held in helds:
             if held.committed is not None:  # its claim is gone because it has ended it itself
                 continue
             count += 1
-            self.stop(held, Cause.FENCED)
+            self.stop(held, StopCause.FENCED)
         if count:
             member = self._membership.number()
             self._parts.emit(FencedOff(member=member, count=count, reason=reason))
 
-    def insist(self, held: Held) -> bool:
+    def insist(self, held: RunningAttempt) -> bool:
         """Make an attempt stop; False when that can't be done."""
         try:
             return self._parts.executor(held.runnable).insist(held)
         except Exception:  # noqa: BLE001 - an executor's defect must not keep a slot busy for ever
             return False
 
-    def _press(self, held: Held, monotonic: int) -> None:
+    def _press(self, held: RunningAttempt, monotonic: int) -> None:
         stopping = held.stopping
         assert stopping is not None, "only what was asked to stop is pressed"
         if monotonic >= stopping.insist_at:

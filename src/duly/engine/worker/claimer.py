@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.enums import Lane
 from duly.domain.outcomes import Failed
-from duly.engine.executors.executor import CrowdExecutor
+from duly.engine.executors.executor import BatchExecutor
 from duly.engine.executors.results import error_text
 from duly.engine.executors.task_output import ids_of
 from duly.engine.spans import attempt_span, queued_span
-from duly.engine.worker.attempt import Cause, Held, Stopping
+from duly.engine.worker.attempt import RunningAttempt, StopCause, StopRequest
 from duly.store.ports.execution import ClaimRuns
 from duly.telemetry import RunStarted
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
     from duly.domain.enums import TaskKind
     from duly.domain.ids import RunId
-    from duly.engine.executors.executor import Executor, Runnable, Work
-    from duly.engine.worker.active_attempts import Holdings
+    from duly.engine.executors.executor import Executor, Runnable, WriteTransaction
+    from duly.engine.worker.active_attempts import ActiveAttempts
     from duly.engine.worker.admission import Admission
-    from duly.engine.worker.attempt import Limits
-    from duly.engine.worker.context import WorkerParts
+    from duly.engine.worker.attempt import TimeLimits
+    from duly.engine.worker.context import WorkerContext
     from duly.engine.worker.reporter import Ask
     from duly.engine.worker.unknown_tasks import MissingTasks
     from duly.store.ports.dispatch import MemberId
@@ -65,7 +65,7 @@ class ReservedLanes:
         self._claims = 0
         self._taken: set[RunId] = set()
 
-    def order(self, order: ClaimRuns, running: Iterable[Held]) -> ClaimRuns:
+    def order(self, order: ClaimRuns, running: Iterable[RunningAttempt]) -> ClaimRuns:
         """Return a claim in a crowd: as it is, or as one for another lane, if it is its turn."""
         self._claims += 1
         if self._claims < CLAIMS_APART:
@@ -86,11 +86,11 @@ _DRAWN = 1 << 8 * _DRAW_BYTES
 
 
 @dataclass(slots=True)
-class _Way:
+class _TaskStart:
     """How runs of one task that were claimed together are started."""
 
     runnable: Runnable
-    crowd: list[Work]
+    crowd: list[WriteTransaction]
     """Those that its executor is to start, whichever of its tasks they are of."""
     has_own_limits: bool
     """Whether the limits of each depend on when its run was first begun."""
@@ -111,7 +111,7 @@ class _Asked(NamedTuple):
     """When it was asked, on the monotonic clock."""
 
 
-class Meanwhile(NamedTuple):
+class ClaimCallbacks(NamedTuple):
     """What a worker does while a claim is on its way."""
 
     may_follow: Callable[[], bool]
@@ -119,14 +119,14 @@ class Meanwhile(NamedTuple):
     goes_on: Callable[[], None]
 
 
-class Claiming:
+class Claimer:
     """Asks for runs, and starts them."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it works with
         self,
-        parts: WorkerParts,
-        holdings: Holdings,
-        limits: Limits,
+        parts: WorkerContext,
+        holdings: ActiveAttempts,
+        limits: TimeLimits,
         missing: MissingTasks,
         admission: Admission,
     ) -> None:
@@ -172,7 +172,7 @@ class Claiming:
         fit_at = 0 if self._vain_at is None else self._vain_at + self._apart_us
         self._poll_at = min(self._poll_at, fit_at)
 
-    def claim(self, worker: MemberId, monotonic: int, ask: Ask, meanwhile: Meanwhile) -> bool:
+    def claim(self, worker: MemberId, monotonic: int, ask: Ask, meanwhile: ClaimCallbacks) -> bool:
         """Take runs if there is room and it is time; False when we are no member any more.
 
         `ask` brings the order to the store. In a crowd the next runs are on their way while those
@@ -337,8 +337,12 @@ class Claiming:
         holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
         workshop, running = holdings.workshop(worker), holdings.running
         monotonic = self._parts.clock.monotonic_us()
-        admission, ways, tracing = self._admission, dict[str, _Way | None](), self._parts.tracing
-        crowds: dict[TaskKind, list[Work]] = {}
+        admission, ways, tracing = (
+            self._admission,
+            dict[str, _TaskStart | None](),
+            self._parts.tracing,
+        )
+        crowds: dict[TaskKind, list[WriteTransaction]] = {}
         taken = 0
         for claimed in runs:
             task = claimed.task
@@ -350,7 +354,7 @@ class Claiming:
             if way.is_asked and not is_admitted and admission.is_limited(claimed, way.runnable):
                 holdings.unadmitted.append(claimed)
                 continue
-            held = Held(workshop, claimed, way.runnable, monotonic)
+            held = RunningAttempt(workshop, claimed, way.runnable, monotonic)
             if way.is_calling:
                 held.is_calling = True
             running[held] = None
@@ -367,12 +371,12 @@ class Claiming:
             self._starts[kind](crowd)
         return taken
 
-    def _way(self, task: str, crowds: dict[TaskKind, list[Work]]) -> _Way | None:
+    def _way(self, task: str, crowds: dict[TaskKind, list[WriteTransaction]]) -> _TaskStart | None:
         """Return how runs of a task are started; None when we do not know it."""
         runnable = self._parts.runnable(task)
         if runnable is None:
             return None
-        return _Way(
+        return _TaskStart(
             runnable,
             crowds.setdefault(runnable.kind, []),
             has_own_limits=runnable.policy.run_timeout_us is not None,
@@ -380,17 +384,17 @@ class Claiming:
             is_calling=runnable.limits.destination is not None,
         )
 
-    def _is_late(self, held: Held) -> bool:
+    def _is_late(self, held: RunningAttempt) -> bool:
         """Say whether a run's own time was up before we got it; if not, watch over its limits."""
         limit = held.limit()
         if limit is not None and limit.at <= held.handed_at:
-            held.stopping = Stopping(Cause.LIMIT, held.handed_at, limit.end())
+            held.stopping = StopRequest(StopCause.LIMIT, held.handed_at, limit.end())
             self._holdings.settle(held)
             return True
         self._limits.watch(held, held.handed_at)
         return False
 
-    def _tell(self, held: Held) -> None:
+    def _tell(self, held: RunningAttempt) -> None:
         event = RunStarted(
             member=int(held.worker),
             **ids_of(held.claimed),
@@ -398,7 +402,7 @@ class Claiming:
         self._parts.emit(event)
 
 
-def _trace(tracing: Tracing, held: Held) -> None:
+def _trace(tracing: Tracing, held: RunningAttempt) -> None:
     """Begin an attempt's span, and tell its run's first one if nobody else does."""
     queued, claimed = queued_span(held.claimed), held.claimed
     if queued is not None:
@@ -407,14 +411,14 @@ def _trace(tracing: Tracing, held: Held) -> None:
     held.trace = tracing.begin_attempt(attempt_span(claimed, held.worker))
 
 
-def _start_of(executor: Executor) -> Callable[[list[Work]], None]:
+def _start_of(executor: Executor) -> Callable[[list[WriteTransaction]], None]:
     """Return how an executor begins works: in one go, if it can."""
-    if isinstance(executor, CrowdExecutor):
+    if isinstance(executor, BatchExecutor):
         return partial(_start_together, executor)
     return partial(_start_each, executor)
 
 
-def _start_together(executor: CrowdExecutor, works: list[Work]) -> None:
+def _start_together(executor: BatchExecutor, works: list[WriteTransaction]) -> None:
     try:
         executor.start_all(works)
     except Exception as error:  # noqa: BLE001 - a defect of an executor is its runs', not ours
@@ -422,7 +426,7 @@ def _start_together(executor: CrowdExecutor, works: list[Work]) -> None:
             work.ended(Failed(error_text(error)))
 
 
-def _start_each(executor: Executor, works: list[Work]) -> None:
+def _start_each(executor: Executor, works: list[WriteTransaction]) -> None:
     for work in works:
         try:
             executor.start(work)
@@ -438,7 +442,7 @@ CROWD = 200
 """So many runs are worth a call of their own at any time."""
 
 
-class Pace:
+class CallBudget:
     """A bucket of calls, which fills up again by one each time."""
 
     def __init__(self, every_us: int) -> None:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.enums import TaskKind
     from duly.engine.dispatcher.context import Node
-    from duly.engine.executors.executor import Catalogue, Executor, Runnable
+    from duly.engine.executors.executor import Executor, Runnable, TaskCatalogue
     from duly.engine.store_clock import StoreTime
-    from duly.engine.worker.exchange import BeginClaim, Courier
+    from duly.engine.worker.exchange import BeginClaim, StoreSender
     from duly.engine.worker.settings import WorkerSettings
-    from duly.entropy import Draws
+    from duly.entropy import RandomSource
     from duly.store.ports import Store
     from duly.telemetry import Event, Telemetry
     from duly.telemetry.tracing import Tracing
@@ -43,7 +43,7 @@ class WorkerStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
+class WorkerContext:
     """What is given to each part, and nothing hidden beside it."""
 
     store: Store
@@ -51,13 +51,13 @@ class WorkerParts:
     settings: WorkerSettings
     telemetry: Telemetry
     node: Node
-    catalogue: Catalogue
+    catalogue: TaskCatalogue
     executors: Mapping[TaskKind, Executor]
-    draws: Draws
+    draws: RandomSource
     ring: Callable[[], None]
     """Wakes our loop; from any thread."""
     time: StoreTime
-    courier: Courier
+    courier: StoreSender
     begin_claim: BeginClaim | None
     """Orders a claim whose answer is waited for later; None where that is of no use."""
     tracing: Tracing | None = None

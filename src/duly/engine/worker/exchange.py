@@ -32,7 +32,7 @@ class Reply(Protocol):
         ...
 
 
-class Courier(Protocol):
+class StoreSender(Protocol):
     """Carries out one order at a time."""
 
     is_direct: bool

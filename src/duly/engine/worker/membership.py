@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.engine.worker.attempt import Cause
+from duly.engine.worker.attempt import StopCause
 from duly.store.ports.dispatch import Join, MemberKind
-from duly.store.ports.execution import Beat
+from duly.store.ports.execution import Heartbeat
 from duly.telemetry import (
     DeclaredDead,
     Joined,
@@ -25,12 +25,12 @@ from duly.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from duly.engine.worker.active_attempts import Holdings
-    from duly.engine.worker.attempt import Limits
-    from duly.engine.worker.context import WorkerParts
+    from duly.engine.worker.active_attempts import ActiveAttempts
+    from duly.engine.worker.attempt import TimeLimits
+    from duly.engine.worker.context import WorkerContext
     from duly.errors import StoreUnavailable
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Beaten
+    from duly.store.ports.execution import HeartbeatResult
 
 
 _KIND = str(MemberKind.WORKER)
@@ -39,7 +39,7 @@ _KIND = str(MemberKind.WORKER)
 class WorkerMembership:
     """Joins, beats, leaves, and knows until when we may take more."""
 
-    def __init__(self, parts: WorkerParts) -> None:
+    def __init__(self, parts: WorkerContext) -> None:
         self._parts = parts
         self.id: MemberId | None = None
         self.beat_at = 0
@@ -86,11 +86,11 @@ class WorkerMembership:
         joined = Joined(member=self.id, kind=_KIND, host=host, process=process, tzdata=version)
         parts.emit(joined)
 
-    def beat(self, holdings: Holdings) -> Beaten:
+    def beat(self, holdings: ActiveAttempts) -> HeartbeatResult:
         """Stay a member, and hear about what we hold; whoever is not alive has to join anew."""
         assert self.id is not None, "only a member beats"
         before = self._parts.clock.monotonic_us()
-        order = Beat(
+        order = Heartbeat(
             worker=self.id,
             holds=holdings.holds(self.id),
             ttl_us=self._parts.settings.ttl_us,
@@ -140,7 +140,7 @@ FOR_EVER = 1 << 62
 class Draining:
     """Knows whether the worker is to end, and until when work may finish."""
 
-    def __init__(self, parts: WorkerParts, holdings: Holdings, limits: Limits) -> None:
+    def __init__(self, parts: WorkerContext, holdings: ActiveAttempts, limits: TimeLimits) -> None:
         self._parts = parts
         self._holdings = holdings
         self._limits = limits
@@ -167,7 +167,7 @@ class Draining:
         if until is not None and monotonic >= until:
             for held in holdings.running:
                 if held.stopping is None:
-                    self._limits.stop(held, Cause.SHUTDOWN)
+                    self._limits.stop(held, StopCause.SHUTDOWN)
 
     def _until(self, monotonic: int) -> int | None:
         """Return how long work may finish: for the grace once it is asked for, else for ever."""
@@ -182,10 +182,10 @@ class Draining:
         return self.until if any(held.stopping is None for held in running) else None
 
 
-class Outage:
+class StoreBackoff:
     """Waits a little longer each time, but never long: a lease may hang on it."""
 
-    def __init__(self, parts: WorkerParts) -> None:
+    def __init__(self, parts: WorkerContext) -> None:
         self._parts = parts
         self._since: int | None = None
         self._backoff_us = parts.settings.backoff_min_us

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import AttemptState, RunState
 from duly.domain.ids import identity_text
-from duly.domain.outcomes import DONE, BeInDoubt, Close, Die
+from duly.domain.outcomes import DONE, Close, DeadLetter, MarkAmbiguous
 from duly.domain.runs import Reason
 from duly.engine.executors.task_output import ids_of
 from duly.engine.spans import place_after
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from duly.domain.outcomes import Conclusion, Next
-    from duly.engine.worker.active_attempts import Ending, Holdings
-    from duly.engine.worker.attempt import Held, Limits
-    from duly.engine.worker.context import WorkerParts
+    from duly.engine.worker.active_attempts import ActiveAttempts, UnsentEnd
+    from duly.engine.worker.attempt import RunningAttempt, TimeLimits
+    from duly.engine.worker.context import WorkerContext
     from duly.engine.worker.exchange import Order, Reply
     from duly.engine.worker.membership import WorkerMembership
     from duly.store.ports.dispatch import MemberId
@@ -57,11 +57,11 @@ ERROR_SHOWN_MAX = 200
 NOT_STORED = "what it said can't be stored: "
 
 
-class Finishing:
+class EndReporter:
     """Sends ends, and tells about them."""
 
     def __init__(
-        self, parts: WorkerParts, holdings: Holdings, membership: WorkerMembership
+        self, parts: WorkerContext, holdings: ActiveAttempts, membership: WorkerMembership
     ) -> None:
         self._parts = parts
         self._holdings = holdings
@@ -110,12 +110,12 @@ class Finishing:
         if batches:
             self._send_meanwhile(batches[0])
 
-    def _is_together(self, batch: list[Ending], worker: MemberId) -> bool:
+    def _is_together(self, batch: list[UnsentEnd], worker: MemberId) -> bool:
         """Say whether a batch is to be sent in one call with the claim of a member of ours."""
         is_small = len(batch) <= self._parts.settings.together_max
         return batch[0].worker == worker and (is_small or self._parts.courier.is_direct)
 
-    def _send_with(self, batch: list[Ending], claim: ClaimRuns) -> Claimed:
+    def _send_with(self, batch: list[UnsentEnd], claim: ClaimRuns) -> Claimed:
         store = self._parts.store
         try:
             finished, claimed = store.finish_and_claim(batch, claim)
@@ -127,7 +127,7 @@ class Finishing:
         self._heed(batch, finished)
         return claimed
 
-    def _send_meanwhile(self, batch: list[Ending]) -> None:
+    def _send_meanwhile(self, batch: list[UnsentEnd]) -> None:
         self._leave_out(batch)
         self._holdings.under_way = batch
         self._reply = self._parts.courier.send(self._order(batch))
@@ -139,12 +139,12 @@ class Finishing:
             holdings.endings, holdings.under_way = [*batch, *holdings.endings], []
             self._hear(batch, self._reply)
 
-    def _batches(self) -> list[list[Ending]]:
+    def _batches(self) -> list[list[UnsentEnd]]:
         """Return what is to be sent, each batch of one member."""
         if not self._holdings.endings:
             return []
         monotonic, most = self._parts.clock.monotonic_us(), self._parts.settings.finish_max
-        by_worker: dict[MemberId, list[Ending]] = {}
+        by_worker: dict[MemberId, list[UnsentEnd]] = {}
         for one in self._holdings.endings:
             if one.not_before <= monotonic:
                 by_worker.setdefault(one.worker, []).append(one)
@@ -154,13 +154,13 @@ class Finishing:
             for first in range(0, len(waiting), most)
         ]
 
-    def _order(self, batch: list[Ending]) -> Order:
+    def _order(self, batch: list[UnsentEnd]) -> Order:
         return partial(self._parts.store.finish_runs, batch[0].worker, batch)
 
-    def _send(self, batch: list[Ending]) -> None:
+    def _send(self, batch: list[UnsentEnd]) -> None:
         self._hear(batch, self._order(batch))
 
-    def _hear(self, batch: list[Ending], answer: Order) -> None:
+    def _hear(self, batch: list[UnsentEnd], answer: Order) -> None:
         """Heed the answer to a batch; one that fails for a reason of its own is sent alone."""
         try:
             finished = answer()
@@ -175,7 +175,7 @@ class Finishing:
             return
         self._heed(batch, finished)
 
-    def _heed(self, batch: list[Ending], finished: Finished) -> None:
+    def _heed(self, batch: list[UnsentEnd], finished: Finished) -> None:
         """Let go of ends that the store knows, and tell about them."""
         self._parts.statistics.batches += 1
         self._leave_out(batch)
@@ -193,7 +193,7 @@ class Finishing:
         for ending, result in told:
             self._tell(ending, result, finished.now)
 
-    def _leave_out(self, batch: list[Ending]) -> None:
+    def _leave_out(self, batch: list[UnsentEnd]) -> None:
         endings = self._holdings.endings
         count = len(batch)
         if all(map(is_, batch, endings)):
@@ -203,7 +203,7 @@ class Finishing:
         sent = {id(one) for one in batch}
         self._holdings.endings = [one for one in endings if id(one) not in sent]
 
-    def _strip(self, ending: Ending, error: Exception) -> None:
+    def _strip(self, ending: UnsentEnd, error: Exception) -> None:
         """Leave out what the store may choke on; if that does not help, try again later."""
         monotonic = self._parts.clock.monotonic_us()
         if ending.is_bare:
@@ -225,7 +225,7 @@ class Finishing:
         ending.is_bare = True
         self._send([ending])
 
-    def _tell(self, ending: Ending, result: FinishResult, now: int) -> None:
+    def _tell(self, ending: UnsentEnd, result: FinishResult, now: int) -> None:
         """Count an end, and tell about it whoever listens."""
         is_refused = result is FinishResult.REFUSED
         if is_refused:
@@ -237,11 +237,11 @@ class Finishing:
         if not is_refused:
             self._note_unwanted(claimed, conclusion)
             kind = self._count(conclusion.attempt_state, conclusion.next)
-        is_grave = not is_refused and isinstance(conclusion.next, Die | BeInDoubt)
+        is_grave = not is_refused and isinstance(conclusion.next, DeadLetter | MarkAmbiguous)
         if is_grave or self._parts.hears(kind):
             self._emit(kind, ending, claimed, now)
 
-    def _emit(self, kind: type[RunEvent], ending: Ending, claimed: ClaimedRun, now: int) -> None:
+    def _emit(self, kind: type[RunEvent], ending: UnsentEnd, claimed: ClaimedRun, now: int) -> None:
         conclusion, member, ids = ending.conclusion, int(ending.worker), ids_of(claimed)
         state = str(conclusion.attempt_state)
         if not issubclass(kind, AttemptEnded):
@@ -259,10 +259,10 @@ class Finishing:
             **ids,
         )
         self._parts.emit(ended)
-        if isinstance(conclusion.next, Die):
+        if isinstance(conclusion.next, DeadLetter):
             reason = str(conclusion.next.reason)
             self._parts.emit(RunDead(member=member, reason=reason, **ids))
-        elif isinstance(conclusion.next, BeInDoubt):
+        elif isinstance(conclusion.next, MarkAmbiguous):
             reason = str(conclusion.next.reason)
             self._parts.emit(RunInDoubt(member=member, reason=reason, **ids))
 
@@ -292,7 +292,7 @@ class Finishing:
                 return RunFailed if is_over else AttemptFailed
 
 
-def _is_success(ending: Ending, result: FinishResult) -> bool:
+def _is_success(ending: UnsentEnd, result: FinishResult) -> bool:
     """Say whether a run of ours has succeeded, and the store knows it now."""
     is_success = ending.conclusion.attempt_state is AttemptState.SUCCEEDED
     return is_success and result is ACCEPTED and ending.claimed is not None
@@ -306,10 +306,10 @@ def _shown(error: str | None) -> str:
 NOT_OURS = "the store refused a report"
 
 
-class Reporting:
+class ProgressReporter:
     """Sends what running attempts have to say."""
 
-    def __init__(self, parts: WorkerParts, holdings: Holdings, limits: Limits) -> None:
+    def __init__(self, parts: WorkerContext, holdings: ActiveAttempts, limits: TimeLimits) -> None:
         self._parts = parts
         self._holdings = holdings
         self._limits = limits
@@ -324,7 +324,7 @@ class Reporting:
         if monotonic < self._at:
             return
         self._at = monotonic + self._parts.settings.report_every_us
-        due: list[tuple[Held, Report]] = []
+        due: list[tuple[RunningAttempt, Report]] = []
         for held in self._holdings.running:
             is_ours = held.worker == worker and not held.is_fenced
             if is_ours and held.committed is None:
@@ -334,7 +334,7 @@ class Reporting:
         if due:
             self._send(worker, due)
 
-    def _report_of(self, held: Held, monotonic: int) -> Report | None:
+    def _report_of(self, held: RunningAttempt, monotonic: int) -> Report | None:
         age_us = monotonic - held.begun_at
         settings = self._parts.settings
         if age_us < settings.report_every_us:
@@ -359,7 +359,7 @@ class Reporting:
             scope=held.take_scope(),
         )
 
-    def _send(self, worker: MemberId, due: list[tuple[Held, Report]]) -> None:
+    def _send(self, worker: MemberId, due: list[tuple[RunningAttempt, Report]]) -> None:
         try:
             answers = self._parts.store.report(worker, [report for _, report in due])
         except STORE_AWAY:
@@ -372,7 +372,7 @@ class Reporting:
             return  # what can't be stored is let go: the attempt itself is not at fault
         self._heed(due, answers)
 
-    def _send_singly(self, worker: MemberId, due: list[tuple[Held, Report]]) -> None:
+    def _send_singly(self, worker: MemberId, due: list[tuple[RunningAttempt, Report]]) -> None:
         """Send one after the other; those that the store is not there for any more are kept."""
         waiting = list(due)
         while waiting:
@@ -384,7 +384,7 @@ class Reporting:
                     held.put_back(report.progress, report.lines, report.scope)
                 raise
 
-    def _heed(self, due: list[tuple[Held, Report]], answers: list[bool]) -> None:
+    def _heed(self, due: list[tuple[RunningAttempt, Report]], answers: list[bool]) -> None:
         for (held, report), is_ours in zip(due, answers, strict=True):
             if is_ours:
                 held.note_told(len(report.lines))

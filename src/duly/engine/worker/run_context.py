@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.domain.effects import Grant, Permitted
+from duly.domain.effects import EffectPermission, Grant
 from duly.domain.enums import Effects
 from duly.domain.runs import (
     CHECKPOINT_BYTES_MAX,
@@ -21,9 +21,9 @@ from duly.domain.runs import (
     LogLine,
     Progress,
 )
-from duly.domain.verification import ITEMS_MAX, NOTHING, ScopeReport
+from duly.domain.verification import ITEMS_MAX, NOTHING, ItemReport
 from duly.engine.executors.results import bounded_line, storable
-from duly.engine.executors.task_output import Concealer
+from duly.engine.executors.task_output import Redactor
 from duly.errors import LeaseLost, StoreUnavailable, UsageError, require_text
 from duly.store.ports.effects import BeginEffect, EndEffect
 from duly.store.ports.execution import SaveCheckpoint
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from duly.domain.outcomes import End
     from duly.store.ports import Store
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import ClaimedRun, Hold
+    from duly.store.ports.execution import ClaimedRun, ClaimRef
     from duly.telemetry.tracing import AttemptTrace
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ MORE_LINES = f"more lines are left out: an attempt may write {LINES_PER_ATTEMPT_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grounds:
+class RunContextDeps:
     """What the live runs of a worker stand on: who it is, the store, and what time it is."""
 
     worker: MemberId
@@ -58,7 +58,7 @@ class Grounds:
     """The store's clock, as well as the worker knows it."""
 
 
-class LiveRun:
+class WorkerRunContext:
     """One attempt's buffers, and whether it should stop."""
 
     # Most attempts end without a word: what they begin with is here once, and not in each of them.
@@ -73,8 +73,8 @@ class LiveRun:
     _is_in_doubt = False
     _checkpoints: dict[str, str] | None = None
     _own_checkpoint_lock: threading.Lock | None = None
-    _concealer: Concealer | None = None
-    _scope: ScopeReport | None = None
+    _concealer: Redactor | None = None
+    _scope: ItemReport | None = None
     effects = Effects.IDEMPOTENT
     """What its task declares."""
     _is_permitted = False
@@ -84,14 +84,14 @@ class LiveRun:
     trace: AttemptTrace | None = None
     """Its span; None when nobody has asked for spans."""
 
-    def __init__(self, claimed: ClaimedRun, grounds: Grounds) -> None:
+    def __init__(self, claimed: ClaimedRun, grounds: RunContextDeps) -> None:
         self.claimed = claimed
         self._grounds = grounds
         self._lock = threading.Lock()
         """Held for moments only."""
 
     @property
-    def hold(self) -> Hold:
+    def hold(self) -> ClaimRef:
         """The claim that every write about it carries."""
         return self.claimed.hold
 
@@ -186,13 +186,13 @@ class LiveRun:
                 self._checkpoints = dict(self._grounds.store.get_checkpoints(run_id))
             return self._checkpoints.get(partition)
 
-    def note_scope(self, report: ScopeReport) -> None:
+    def note_scope(self, report: ItemReport) -> None:
         """Say what is expected, or which items are done; stored soon, and with the end."""
         with self._lock:
             said = self._scope or NOTHING
             expected = said.expected if report.expected is None else report.expected
             names, done = (*said.names, *report.names), (*said.done, *report.done)
-            self._scope = ScopeReport(expected=expected, names=names, done=done)
+            self._scope = ItemReport(expected=expected, names=names, done=done)
             self.advanced_at = self._grounds.clock.monotonic_us()
 
     def done_items(self, items: tuple[str, ...]) -> frozenset[str]:
@@ -208,17 +208,17 @@ class LiveRun:
         """Whether something about its scope is there that nobody has taken."""
         return self._scope is not None
 
-    def take_scope(self) -> ScopeReport | None:
+    def take_scope(self) -> ItemReport | None:
         """Remove and return what waits to be stored about its scope."""
         with self._lock:
             taken, self._scope = self._scope, None
         return taken
 
-    def begin_effect(self, key: str | None) -> Permitted:
+    def begin_effect(self, key: str | None) -> EffectPermission:
         """Ask for permission to do what can't be taken back; durable before this returns."""
         grounds = self._grounds
         if self._is_fenced:
-            return Permitted(Grant.GONE)
+            return EffectPermission(Grant.GONE)
         order = BeginEffect(worker=grounds.worker, hold=self.hold, effects=self.effects, key=key)
         with self._lock:
             self._asking += 1
@@ -233,7 +233,7 @@ class LiveRun:
             self.stop(is_fenced=True)
         elif begun.grant is Grant.GRANTED and self.trace is not None:
             self.trace.begin_effect(WHOLE_EFFECT if key is None else key)
-        return Permitted(begun.grant, None if begun.record is None else begun.record.result)
+        return EffectPermission(begun.grant, None if begun.record is None else begun.record.result)
 
     def end_effect(self, key: str, result: str | None, *, is_done: bool = True) -> None:
         """Say that an effect is done, with its result, or that it did not happen."""
@@ -280,7 +280,7 @@ class LiveRun:
         """Never let this text (a secret's value) appear in lines, errors or results."""
         with self._lock:
             if self._concealer is None:
-                self._concealer = Concealer()
+                self._concealer = Redactor()
             self._concealer.add(text)
 
     def hide(self, text: str, *, is_cut: bool = False) -> str:
@@ -327,7 +327,7 @@ class LiveRun:
         self,
         progress: Progress | None,
         lines: tuple[LogLine, ...],
-        scope: ScopeReport | None = None,
+        scope: ItemReport | None = None,
     ) -> None:
         """Keep what was taken and sent in vain, or not: the answer alone may have been lost."""
         if scope is not None:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly.domain.audit import Actor
 from duly.domain.enums import Missed, ScheduleStatus
 from duly.domain.ids import identity_text
-from duly.domain.outcomes import Attempted, Failed, GivenBack, conclude
+from duly.domain.outcomes import AttemptFacts, Failed, ReturnedToQueue, conclude
 from duly.domain.runs import RECEIVER_GONE, TASK_GONE, Reason, TaskPolicy
 from duly.domain.schedule_changes import decide_pause
 from duly.engine.executors.task_output import ids_of
-from duly.engine.worker.active_attempts import Ending
+from duly.engine.worker.active_attempts import UnsentEnd
 from duly.errors import STORE_AWAY, StoreUnavailable, shown
 from duly.store.ports.schedules import ChangeSchedule, Stale
 from duly.telemetry import SetAside, TaskMissing
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from duly.domain.outcomes import Conclusion, End
     from duly.domain.schedules import ScheduleRecord
-    from duly.engine.worker.active_attempts import Holdings
-    from duly.engine.worker.context import WorkerParts
+    from duly.engine.worker.active_attempts import ActiveAttempts
+    from duly.engine.worker.context import WorkerContext
     from duly.engine.worker.membership import WorkerMembership
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.execution import ClaimedRun
@@ -50,14 +50,14 @@ FRESH_US = 1 * SECOND_US
 _DOUBLINGS_MAX = 20
 
 
-class Place(NamedTuple):
+class TaskQueue(NamedTuple):
     """Where a task is to be run."""
 
     task: str
     queue: str
 
 
-class Answer(NamedTuple):
+class ServedElsewhere(NamedTuple):
     """What the store said about a place, and when, on the monotonic clock."""
 
     is_served: bool
@@ -69,8 +69,8 @@ class MissingTasks:
 
     def __init__(
         self,
-        parts: WorkerParts,
-        holdings: Holdings,
+        parts: WorkerContext,
+        holdings: ActiveAttempts,
         membership: WorkerMembership,
         pausing: Pausing,
     ) -> None:
@@ -78,8 +78,8 @@ class MissingTasks:
         self._holdings = holdings
         self._membership = membership
         self._pausing = pausing
-        self._answers: dict[Place, Answer] = {}
-        self._served_at: dict[Place, int] = {}
+        self._answers: dict[TaskQueue, ServedElsewhere] = {}
+        self._served_at: dict[TaskQueue, int] = {}
         """When we last heard that somebody serves a place, on the monotonic clock."""
         self._looks = 0
         """How often the store was asked in this tick."""
@@ -112,8 +112,8 @@ class MissingTasks:
         is_beat_due = self._parts.clock.monotonic_us() >= self._membership.beat_at
         return self._looks < self._parts.settings.unknown_looks_max and not is_beat_due
 
-    def _ending(self, claimed: ClaimedRun, worker: MemberId) -> Ending:
-        place = Place(claimed.task, claimed.queue)
+    def _ending(self, claimed: ClaimedRun, worker: MemberId) -> UnsentEnd:
+        place = TaskQueue(claimed.task, claimed.queue)
         # How often it was put off is in its numbers: a claim without a start leaves the attempt's.
         before = claimed.tries.fence - claimed.tries.attempt
         is_served = self._is_served(place)
@@ -129,10 +129,10 @@ class MissingTasks:
         elif place in self._served_at:
             # Who served it is about to be back, or serves it in another of our queues.
             after_us = self._after_us(0)
-        back = GivenBack(Reason.UNKNOWN_TASK, is_started=False, after_us=after_us)
+        back = ReturnedToQueue(Reason.UNKNOWN_TASK, is_started=False, after_us=after_us)
         return _unstarted(worker, claimed, self._conclude(claimed, back))
 
-    def _bury(self, claimed: ClaimedRun, worker: MemberId) -> Ending:
+    def _bury(self, claimed: ClaimedRun, worker: MemberId) -> UnsentEnd:
         task = claimed.task
         self._looks += claimed.record.schedule_id is not None
         schedule = self._pausing.pause(claimed, _reason(task), lambda _: True)
@@ -142,7 +142,7 @@ class MissingTasks:
         failed = Failed(_reason(task), Reason.UNKNOWN_TASK, is_retryable=False)
         return _unstarted(worker, claimed, self._conclude(claimed, failed))
 
-    def _is_served(self, place: Place, within_us: int | None = None) -> bool:
+    def _is_served(self, place: TaskQueue, within_us: int | None = None) -> bool:
         """Say whether others serve a place, by an answer that is not older than that.
 
         A yes is good for longer than a no: whoever has the code may have come since.
@@ -155,7 +155,7 @@ class MissingTasks:
                 return known.is_served
         self._looks += 1
         is_served = self._parts.store.is_served(place.task, place.queue)
-        self._answers[place] = Answer(is_served, monotonic)
+        self._answers[place] = ServedElsewhere(is_served, monotonic)
         if is_served:
             self._served_at[place] = monotonic
         return is_served
@@ -185,7 +185,7 @@ class MissingTasks:
         return min(doubled, settings.unknown_after_max_us)
 
     def _conclude(self, claimed: ClaimedRun, end: End) -> Conclusion:
-        attempted = Attempted(
+        attempted = AttemptFacts(
             run_id=claimed.run_id,
             policy=TaskPolicy(),
             tries=claimed.tries,
@@ -198,10 +198,10 @@ def _reason(task: str) -> str:
     return f"{TASK_GONE}: {shown(task)}"
 
 
-def _unstarted(worker: MemberId, claimed: ClaimedRun, conclusion: Conclusion) -> Ending:
+def _unstarted(worker: MemberId, claimed: ClaimedRun, conclusion: Conclusion) -> UnsentEnd:
     """Return the end of a claim whose code never began: it costs nothing, and has no number."""
     free = replace(conclusion, is_started=False, is_charged=False)
-    return Ending(claimed.hold, None, free, worker=worker, claimed=claimed)
+    return UnsentEnd(claimed.hold, None, free, worker=worker, claimed=claimed)
 
 
 LOOKS_MAX = 5
@@ -214,7 +214,7 @@ class Pausing:
     """Pauses schedules on behalf of the system."""
 
     def __init__(
-        self, parts: WorkerParts, holdings: Holdings, membership: WorkerMembership
+        self, parts: WorkerContext, holdings: ActiveAttempts, membership: WorkerMembership
     ) -> None:
         self._parts = parts
         self._holdings = holdings

@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING
 
 from duly.engine.dispatcher.context import Node
 from duly.engine.store_clock import StoreTime
-from duly.engine.worker.active_attempts import Holdings
+from duly.engine.worker.active_attempts import ActiveAttempts
 from duly.engine.worker.admission import Admission
-from duly.engine.worker.attempt import Cause, Limits
-from duly.engine.worker.claimer import Claiming, Meanwhile, Pace
-from duly.engine.worker.context import WorkerParts
+from duly.engine.worker.attempt import StopCause, TimeLimits
+from duly.engine.worker.claimer import CallBudget, ClaimCallbacks, Claimer
+from duly.engine.worker.context import WorkerContext
 from duly.engine.worker.exchange import DirectCourier
-from duly.engine.worker.membership import Draining, Outage, WorkerMembership
-from duly.engine.worker.reporter import Finishing, Reporting
+from duly.engine.worker.membership import Draining, StoreBackoff, WorkerMembership
+from duly.engine.worker.reporter import EndReporter, ProgressReporter
 from duly.engine.worker.settings import WorkerSettings
 from duly.engine.worker.unknown_tasks import MissingTasks, Pausing
 from duly.entropy import SystemDraws
 from duly.errors import STORE_AWAY, LeaseLost, StoreUnavailable
-from duly.store.ports.dispatch import Standing
-from duly.store.ports.execution import StopKind
+from duly.store.ports.dispatch import WorkerStatus
+from duly.store.ports.execution import StopReason
 from duly.telemetry import NullTelemetry
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
     from duly.clock import Clock
     from duly.domain.enums import TaskKind
-    from duly.engine.executors.executor import Catalogue, Executor
+    from duly.engine.executors.executor import Executor, TaskCatalogue
     from duly.engine.worker.context import WorkerStatistics
-    from duly.engine.worker.exchange import BeginClaim, Courier
+    from duly.engine.worker.exchange import BeginClaim, StoreSender
     from duly.engine.worker.reporter import Ask
-    from duly.entropy import Draws
+    from duly.entropy import RandomSource
     from duly.store.ports import Store
     from duly.store.ports.dispatch import MemberId, Wakeups
-    from duly.store.ports.execution import Beaten
+    from duly.store.ports.execution import HeartbeatResult
     from duly.telemetry import Telemetry
     from duly.telemetry.tracing import Tracing
 
@@ -66,19 +66,19 @@ class Worker:
         self,
         store: Store,
         clock: Clock,
-        catalogue: Catalogue,
+        catalogue: TaskCatalogue,
         executors: Mapping[TaskKind, Executor],
         settings: WorkerSettings | None = None,
         *,
         telemetry: Telemetry | None = None,
         node: Node | None = None,
         wakeups: Wakeups | None = None,
-        draws: Draws | None = None,
-        courier: Courier | None = None,
+        draws: RandomSource | None = None,
+        courier: StoreSender | None = None,
         begin_claim: BeginClaim | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        self._parts = parts = WorkerParts(
+        self._parts = parts = WorkerContext(
             store=store,
             clock=clock,
             settings=settings or WorkerSettings(),
@@ -94,17 +94,17 @@ class Worker:
             tracing=tracing,
         )
         self._membership = membership = WorkerMembership(parts)
-        self._holdings = holdings = Holdings(parts)
-        self._limits = limits = Limits(parts, holdings, membership)
-        self._finishing = Finishing(parts, holdings, membership)
-        self._reporting = Reporting(parts, holdings, limits)
+        self._holdings = holdings = ActiveAttempts(parts)
+        self._limits = limits = TimeLimits(parts, holdings, membership)
+        self._finishing = EndReporter(parts, holdings, membership)
+        self._reporting = ProgressReporter(parts, holdings, limits)
         self._pausing = pausing = Pausing(parts, holdings, membership)
         self._missing = missing = MissingTasks(parts, holdings, membership, pausing)
         self._admission = Admission(parts, holdings)
-        self._claiming = Claiming(parts, holdings, limits, missing, self._admission)
+        self._claiming = Claimer(parts, holdings, limits, missing, self._admission)
         self._draining = Draining(parts, holdings, limits)
-        self._outage = Outage(parts)
-        self._pace = Pace(parts.settings.talk_every_us)
+        self._outage = StoreBackoff(parts)
+        self._pace = CallBudget(parts.settings.talk_every_us)
         self.on_over: Callable[[], None] = _nothing
         """Told once, when the worker has ended by itself: drained, stopped or worn out."""
         self._is_stop_asked = False
@@ -210,7 +210,7 @@ class Worker:
         holdings = self._holdings
         holdings.collect()
         for held in tuple(holdings.running):
-            self._limits.stop(held, Cause.SHUTDOWN)
+            self._limits.stop(held, StopCause.SHUTDOWN)
             self._limits.insist(held)
         for executor in {id(one): one for one in self._parts.executors.values()}.values():
             with suppress(Exception):  # whatever one can't let go of must not keep the others
@@ -305,8 +305,8 @@ class Worker:
         self._settle_missing(worker)
 
     @property
-    def _meanwhile(self) -> Meanwhile:
-        return Meanwhile(self._may_follow, self._goes_on)
+    def _meanwhile(self) -> ClaimCallbacks:
+        return ClaimCallbacks(self._may_follow, self._goes_on)
 
     def _may_follow(self) -> bool:
         """Say whether a claim may follow another: nothing else is due, and nobody wants us to stop.
@@ -363,16 +363,16 @@ class Worker:
         self._admission.learn(beaten.limits_version)
         return True
 
-    def _stand(self, standing: Standing | None) -> None:
+    def _stand(self, standing: WorkerStatus | None) -> None:
         """Take no more runs while people have taken us out of service (A1)."""
         was_barred = self._claiming.is_barred
-        self._claiming.is_barred = standing is Standing.QUARANTINED
-        self._draining.is_ordered = standing is Standing.DRAINING
+        self._claiming.is_barred = standing is WorkerStatus.QUARANTINED
+        self._draining.is_ordered = standing is WorkerStatus.DRAINING
         if was_barred and not self._claiming.is_barred:
             self._claiming.wake()
         self._draining.note(self._membership.number(), self._parts.clock.monotonic_us())
 
-    def _heed(self, beaten: Beaten) -> None:
+    def _heed(self, beaten: HeartbeatResult) -> None:
         """Stop what must stop, and give back what we never knew that we have."""
         running = {held.hold: held for held in self._holdings.running} if beaten.stops else {}
         gone = []
@@ -380,9 +380,9 @@ class Worker:
             held = running.get(stop.hold)
             if held is None:
                 continue
-            if stop.kind is StopKind.CANCEL:
-                self._limits.stop(held, Cause.CANCEL)
-            elif held.stopping is None or held.stopping.cause is not Cause.FENCED:
+            if stop.kind is StopReason.CANCEL:
+                self._limits.stop(held, StopCause.CANCEL)
+            elif held.stopping is None or held.stopping.cause is not StopCause.FENCED:
                 gone.append(held)
         self._limits.fence_off(gone, TAKEN)
         assert self._membership.id is not None, "only a member hears of strays"

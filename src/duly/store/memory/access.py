@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from duly.store.ports.auth import (
         AddSession,
         AddToken,
-        Announced,
-        AnswerKey,
-        BeginAnswer,
+        BeginRequest,
+        CreateSelection,
         FinishAnswer,
-        Freeze,
-        FrozenSet,
+        IdempotencyCheck,
+        IdempotencyKey,
         NoteRefusals,
         RevokeToken,
         SessionRecord,
+        StoredSelection,
     )
 
 T = TypeVar("T")
@@ -204,10 +204,10 @@ class MemoryAccess(ABC):
 
         return self._write(spend)
 
-    def begin_answer(self, command: BeginAnswer) -> Announced:
+    def begin_answer(self, command: BeginRequest) -> IdempotencyCheck:
         """Announce an order, or say what is known of it."""
 
-        def begin(journal: Journal) -> Announced:
+        def begin(journal: Journal) -> IdempotencyCheck:
             known = self.tables.answers.get(command.key)
             announced, row = judge_answer(known, command.request_hash, journal.now)
             if row is not None:
@@ -232,7 +232,7 @@ class MemoryAccess(ABC):
 
         return self._write(finish)
 
-    def forget_answer(self, key: AnswerKey, fence: int) -> None:
+    def forget_answer(self, key: IdempotencyKey, fence: int) -> None:
         """Take back an order of which nothing was done."""
 
         def forget(journal: Journal) -> None:
@@ -243,10 +243,10 @@ class MemoryAccess(ABC):
 
         self._write(forget)
 
-    def freeze(self, command: Freeze) -> FrozenSet:
+    def freeze(self, command: CreateSelection) -> StoredSelection:
         """Keep a set of runs."""
 
-        def keep(journal: Journal) -> FrozenSet:
+        def keep(journal: Journal) -> StoredSelection:
             sets = self.tables.frozen
             whose = (command.tenant, command.made_by)
             own = [one.id for one in sets.values() if (one.tenant, one.made_by) == whose]
@@ -258,10 +258,10 @@ class MemoryAccess(ABC):
 
         return self._write(keep)
 
-    def find_frozen(self, frozen: bytes, tenant: str) -> FrozenSet | None:
+    def find_frozen(self, frozen: bytes, tenant: str) -> StoredSelection | None:
         """Return a set that has not expired, if it is this tenant's."""
 
-        def find(journal: Journal) -> FrozenSet | None:
+        def find(journal: Journal) -> StoredSelection | None:
             found = self.tables.frozen.get(frozen)
             is_theirs = found is not None and found.tenant == tenant
             return found if found and is_theirs and found.expires_at > journal.now else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duly.domain.admission import Books
+from duly.domain.admission import AdmissionState
 from duly.domain.limits import cap_gate
 from duly.domain.outcomes import not_begun
 from duly.domain.runs import Reason
@@ -26,13 +26,13 @@ from duly.store.work_rulings import put_off_tries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from duly.domain.admission import Breaker, Verdict
+    from duly.domain.admission import AdmissionDecision, Breaker
     from duly.domain.ids import RunId
-    from duly.domain.limits import Limits, Pace
-    from duly.domain.runs import Tries
+    from duly.domain.limits import Limits, RateState
+    from duly.domain.runs import AttemptCounts
     from duly.store.memory.tables import Journal
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Hold
+    from duly.store.ports.execution import ClaimRef
 
 
 class MemoryAdmission(Admission):
@@ -43,7 +43,7 @@ class MemoryAdmission(Admission):
         self._journal = journal
         self._tables = journal.tables
 
-    def claims(self, worker: MemberId, holds: Sequence[Hold]) -> Mapping[Hold, AskingClaim]:
+    def claims(self, worker: MemberId, holds: Sequence[ClaimRef]) -> Mapping[ClaimRef, AskingClaim]:
         """Return those claims that are the worker's under that fence."""
         claims = {hold: held(self._journal, worker, hold) for hold in holds}
         return {
@@ -68,14 +68,14 @@ class MemoryAdmission(Admission):
         turns = self._tables.turns
         return {run_id: turns[run_id] for run_id in run_ids if run_id in turns}
 
-    def books(self, places: Sequence[str], destinations: Sequence[str]) -> Books:
+    def books(self, places: Sequence[str], destinations: Sequence[str]) -> AdmissionState:
         """Return places, paces and breakers as they are now."""
         opening, gates = (
             MemoryOpening(self._journal),
             [row.gate for row in self._tables.blocked.values()],
         )
         paces, breakers = self._tables.paces, self._tables.breakers
-        return Books(
+        return AdmissionState(
             held={place: opening.count_held(place) for place in places},
             waiting={place: gates.count(cap_gate(place)) for place in places},
             paces={place: paces[place] for place in places if place in paces},
@@ -87,7 +87,7 @@ class MemoryAdmission(Admission):
         held, ready = self._tables.held_places, self._tables.ready
         return Counter(place for run_id, place in held if run_id in ready)
 
-    def go(self, going: Sequence[tuple[Hold, tuple[str, ...]]]) -> None:
+    def go(self, going: Sequence[tuple[ClaimRef, tuple[str, ...]]]) -> None:
         """Write places of claims that begin."""
         for (run_id, fence), places in going:
             leave_places(self._journal, run_id, but=places)
@@ -95,7 +95,9 @@ class MemoryAdmission(Admission):
                 self._journal.put(self._tables.held_places, (run_id, place), fence)
             self._journal.remove(self._tables.turns, run_id)
 
-    def put_off(self, later: Sequence[tuple[Hold, Verdict]], turns: Mapping[RunId, int]) -> None:
+    def put_off(
+        self, later: Sequence[tuple[ClaimRef, AdmissionDecision]], turns: Mapping[RunId, int]
+    ) -> None:
         """Let runs wait for their timers."""
         for (run_id, _), verdict in later:
             assert verdict.at is not None, "who comes later knows when"
@@ -106,7 +108,7 @@ class MemoryAdmission(Admission):
         for run_id, at in turns.items():
             self._journal.put(self._tables.turns, run_id, at)
 
-    def stand(self, standing: Sequence[tuple[Hold, str]]) -> None:
+    def stand(self, standing: Sequence[tuple[ClaimRef, str]]) -> None:
         """Let runs stand at the gates of places."""
         tables = self._tables
         for (run_id, _), place in standing:
@@ -116,7 +118,7 @@ class MemoryAdmission(Admission):
             row = Blocked(cap_gate(place), priority, tables.gate_number, self.now, tries)
             self._journal.insert(tables.blocked, run_id, row)
 
-    def _end_unbegun(self, run_id: RunId) -> Tries:
+    def _end_unbegun(self, run_id: RunId) -> AttemptCounts:
         """End a claim that has not begun, and leaves no record."""
         journal, tables = self._journal, self._tables
         tries = put_off_tries(tables.claims[run_id].tries)
@@ -125,14 +127,14 @@ class MemoryAdmission(Admission):
         leave_places(journal, run_id)
         return tries
 
-    def cancel(self, holds: Sequence[Hold]) -> None:
+    def cancel(self, holds: Sequence[ClaimRef]) -> None:
         """Close runs as cancelled, which somebody has asked for."""
         for run_id, _ in holds:
             claim = self._tables.claims[run_id]
             end_claim(self._journal, run_id, claim, not_begun(Reason.NOT_STARTED))
         take_in(self._journal)
 
-    def write_books(self, paces: Mapping[str, Pace], breakers: Mapping[str, Breaker]) -> None:
+    def write_books(self, paces: Mapping[str, RateState], breakers: Mapping[str, Breaker]) -> None:
         """Write paces and breakers that have changed."""
         for place, pace in paces.items():
             self._journal.put(self._tables.paces, place, pace)

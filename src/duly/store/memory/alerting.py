@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from duly.domain.alerts import WAIT_MAX_US, AlertState, DeliveryState, Step, Told
+from duly.domain.alerts import WAIT_MAX_US, AlertState, AlertTransition, DeliveryState, NoticeKind
 from duly.store.alert_rulings import (
     AUDITED,
     WATCHER,
@@ -38,21 +38,21 @@ from duly.store.rulings import is_current
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from duly.domain.alerts import AlertId, AlertRecord, Change, DeliveryRecord
+    from duly.domain.alerts import AlertChange, AlertId, AlertRecord, DeliveryRecord
     from duly.store.memory.tables import Journal, Tables
     from duly.store.ports.alerts import (
         AcknowledgeAlert,
         AlertFilter,
+        AlertSettingKind,
+        AlertSettingRecord,
         ApplyAlerts,
         FindTrouble,
-        HoldWatch,
         RemoveTerm,
-        SetTerm,
+        RenewWatcherLease,
+        SetAlertSetting,
         SettleDelivery,
-        TermRecord,
-        TermSort,
-        Trouble,
-        WatchFence,
+        UnusualRuns,
+        WatcherFence,
     )
 
 T = TypeVar("T")
@@ -90,11 +90,11 @@ class MemoryAlerting(ABC):
     def _read(self, operation: Callable[[Journal], T]) -> T:
         """Look at the tables."""
 
-    def hold_watch(self, command: HoldWatch) -> Watch:
+    def hold_watch(self, command: RenewWatcherLease) -> Watch:
         """Take the watch, or renew it."""
         return self._write(lambda journal: _hold(journal, command))
 
-    def release_watch(self, fence: WatchFence) -> None:
+    def release_watch(self, fence: WatcherFence) -> None:
         """Give up the watch, if it is still ours."""
 
         def release(journal: Journal) -> None:
@@ -134,7 +134,9 @@ class MemoryAlerting(ABC):
             tables, now = journal.tables, journal.now
             rows = tables.alert_deliveries.values()
             pending = [one for one in rows if one.state is DeliveryState.PENDING]
-            begun = {(one.alert_id, one.channel) for one in pending if one.told is Told.RAISED}
+            begun = {
+                (one.alert_id, one.channel) for one in pending if one.told is NoticeKind.RAISED
+            }
             pending = [one for one in pending if one.channel not in without]
             due = _in_turn([one for one in pending if _is_due(one, begun, now)])[:limit]
             listed = tuple(DueDelivery(one, tables.alerts[one.alert_id]) for one in due)
@@ -191,10 +193,10 @@ class MemoryAlerting(ABC):
 
         return self._write(acknowledge)
 
-    def set_alert_term(self, command: SetTerm) -> TermRecord:
+    def set_alert_term(self, command: SetAlertSetting) -> AlertSettingRecord:
         """Keep what was said."""
 
-        def put(journal: Journal) -> TermRecord:
+        def put(journal: Journal) -> AlertSettingRecord:
             terms, key = self.tables.alert_terms, (command.sort, command.name)
             before = terms.get(key)
             made = new_term(command, before, len(terms), journal.now)
@@ -222,16 +224,16 @@ class MemoryAlerting(ABC):
 
         return self._write(remove)
 
-    def list_alert_terms(self, sort: TermSort) -> list[TermRecord]:
+    def list_alert_terms(self, sort: AlertSettingKind) -> list[AlertSettingRecord]:
         """Return what was said of a sort."""
 
-        def read(journal: Journal) -> list[TermRecord]:
+        def read(journal: Journal) -> list[AlertSettingRecord]:
             said = [one for one in self.tables.alert_terms.values() if one.sort is sort]
             return ordered_terms(said, journal.now)
 
         return self._read(read)
 
-    def find_trouble(self, command: FindTrouble) -> Trouble:
+    def find_trouble(self, command: FindTrouble) -> UnusualRuns:
         """Return runs that are out of the ordinary."""
         return self._read(lambda journal: find_trouble(journal, command))
 
@@ -241,7 +243,7 @@ def watch_row(journal: Journal) -> WatchRow:
     return journal.tables.watch.get(0, NOBODY)
 
 
-def is_watch_ours(journal: Journal, fence: WatchFence, held_at: int | None = None) -> bool:
+def is_watch_ours(journal: Journal, fence: WatcherFence, held_at: int | None = None) -> bool:
     """Say whether somebody has the watch; put on record who writes and has not."""
     if is_watching(watch_row(journal).as_row(), fence, journal.now, held_at):
         return True
@@ -272,7 +274,7 @@ def forget_alerts(journal: Journal, limit: int) -> int:
     return len(resolved[:limit]) + len(over[:limit])
 
 
-def _hold(journal: Journal, command: HoldWatch) -> Watch:
+def _hold(journal: Journal, command: RenewWatcherLease) -> Watch:
     row = watch_row(journal)
     is_free = row.holder is None or not is_current(row.renewed_at, row.expires_at, journal.now)
     is_ours = row.holder == command.holder and not is_free
@@ -296,10 +298,10 @@ def _hold(journal: Journal, command: HoldWatch) -> Watch:
     )
 
 
-def _apply(journal: Journal, change: Change) -> None:
+def _apply(journal: Journal, change: AlertChange) -> None:
     tables, alert = journal.tables, change.alert
     known = tables.alerts.get(alert.id)
-    if change.step is Step.FORGOTTEN:
+    if change.step is AlertTransition.FORGOTTEN:
         if known is not None and known.state is AlertState.PENDING:
             journal.remove(tables.alerts, alert.id)
         return
@@ -350,7 +352,7 @@ def _is_due(one: DeliveryRecord, begun: set[tuple[AlertId, str]], now: int) -> b
 
 def _is_its_turn(one: DeliveryRecord, begun: set[tuple[AlertId, str]]) -> bool:
     """Say whether nobody would be told of an end before its beginning, which would be news then."""
-    return one.told is Told.RAISED or (one.alert_id, one.channel) not in begun
+    return one.told is NoticeKind.RAISED or (one.alert_id, one.channel) not in begun
 
 
 def _in_turn(due: list[DeliveryRecord]) -> list[DeliveryRecord]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duly.domain.runs import Progress
     from duly.domain.schedules import Call
     from duly.store.memory.tables import Claim, Journal, Outcome, RunRow
-    from duly.store.ports.execution import Finish, Report
+    from duly.store.ports.execution import FinishAttempt, Report
 
 _DEFAULT_POLICY = TaskPolicy()
 
@@ -216,7 +216,7 @@ def write_progress(journal: Journal, run_id: RunId, fence: int, progress: Progre
     journal.put(steps, run_id, (*known, ProgressRecord(fence, journal.now, progress)))
 
 
-def write_lines(journal: Journal, told: Report | Finish) -> None:
+def write_lines(journal: Journal, told: Report | FinishAttempt) -> None:
     """Keep an attempt's lines, as many as it may have."""
     run_id, fence = told.hold.run_id, told.hold.fence
     known = journal.tables.lines.get(run_id, ())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.backfill import BackfillStatus, classify
 from duly.domain.enums import Lane, Origin
-from duly.domain.policies import Coming
+from duly.domain.policies import GateEntryOutcome
 from duly.store.backfill_rulings import root_of
 from duly.store.backfill_work import BackfillWork
 from duly.store.memory.gates import MemoryGates, stand
@@ -18,14 +18,14 @@ from duly.store.memory.tables import RunRow
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.domain.backfill import Planned, Slot
     from duly.domain.enums import RunState
     from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.memory.tables import Journal
-    from duly.store.ports.backfill import BackfillRecord, SlotState
+    from duly.store.ports.backfill import BackfillOccurrenceRecord, BackfillRecord
     from duly.store.ports.dispatch import Fence
 
 
@@ -77,7 +77,7 @@ class MemoryBackfills(BackfillWork):
         definition: Definition,
         planned: Planned,
         run_id: RunId,
-        arrival: Arrival,
+        arrival: GateDecision,
     ) -> None:
         """Make a run; queue it, or let it wait at its gate."""
         schedule = self._tables.schedules[record.schedule_id]
@@ -98,19 +98,19 @@ class MemoryBackfills(BackfillWork):
             fired_at=self.now,
         )
         self._journal.insert(self._tables.runs, run_id, row)
-        if arrival.coming is Coming.WAITS:
+        if arrival.coming is GateEntryOutcome.WAITS:
             stand(self._journal, run_id, arrival)
             return
         self._journal.queue(run_id, row.not_before)
         if arrival.gate is not None:
             self.gates().take(arrival.gate, run_id)
 
-    def note(self, backfill_id: BackfillId, slot: SlotState) -> None:
+    def note(self, backfill_id: BackfillId, slot: BackfillOccurrenceRecord) -> None:
         """Write down what was done about an occurrence."""
         key = (backfill_id, slot.scheduled_for)
         self._journal.insert(self._tables.backfill_slots, key, slot)
 
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
         self._journal.record_about(actor, action, subject)
 
@@ -135,7 +135,7 @@ def list_backfills(
 
 def list_slots(
     journal: Journal, backfill_id: BackfillId, after: int | None, limit: int
-) -> list[SlotState]:
+) -> list[BackfillOccurrenceRecord]:
     """Return what was done about occurrences, by their time."""
     found = [
         slot

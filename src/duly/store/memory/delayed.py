@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from duly.domain.audit import delayed_facts
 from duly.domain.enums import Lane, Origin, RunState
 from duly.domain.ids import RunId, identity_text
-from duly.domain.policies import Coming
+from duly.domain.policies import GateEntryOutcome
 from duly.domain.runs import DelayedRecord
 from duly.store.gates import FREE, comer_by_hand, in_the_way
 from duly.store.memory.gates import MemoryGates, begin_earlier, go_ahead, stand
@@ -30,7 +30,7 @@ from duly.store.rulings import (
 
 if TYPE_CHECKING:
     from duly.domain.audit import Actor
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
 
 
 def add_runs(journal: Journal, command: AddRuns, as_of: int) -> list[AddedRun]:
@@ -125,7 +125,7 @@ def _run_at_once(journal: Journal, new: NewRun, due_at: int | None, actor: Actor
     )
     arrival = _arrive(journal, new)
     journal.insert(journal.tables.runs, row.id, row)
-    if arrival.coming is Coming.WAITS:
+    if arrival.coming is GateEntryOutcome.WAITS:
         begin_earlier(journal, row.id, arrival)
         stand(journal, row.id, arrival)
     else:
@@ -145,13 +145,13 @@ def _run_at_once(journal: Journal, new: NewRun, due_at: int | None, actor: Actor
     return AddedRun(new.id, instant, is_new=True)
 
 
-def _arrive(journal: Journal, new: NewRun) -> Arrival:
+def _arrive(journal: Journal, new: NewRun) -> GateDecision:
     """Let a run that a person asks of a schedule come to its gate; refuse one that can't go."""
     if new.schedule_id is None:
         return FREE
     schedule = journal.tables.schedules[new.schedule_id]
     arrival = MemoryGates(journal).arrive(comer_by_hand(schedule, new))
-    if arrival.coming is Coming.SKIPPED:
+    if arrival.coming is GateEntryOutcome.SKIPPED:
         raise in_the_way(schedule.name, arrival)
     return arrival
 

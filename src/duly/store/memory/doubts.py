@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.effects import Choice
 from duly.domain.enums import Finding, Lane, RunState
-from duly.domain.policies import Coming
+from duly.domain.policies import GateEntryOutcome
 from duly.domain.runs import Reason
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
@@ -28,29 +28,35 @@ from duly.store.memory.ending import close_by_order
 from duly.store.memory.gates import MemoryGates, go_ahead, stand
 from duly.store.memory.reading import get_run, run_record
 from duly.store.memory.tables import RunRow
-from duly.store.ports.effects import FREE_TASK, DoubtRecord, VerdictRecord
+from duly.store.ports.effects import FREE_TASK, AmbiguousRun, VerdictRecord
 from duly.store.work_rulings import retried_tries, unknown_run
 
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.memory.tables import Journal
-    from duly.store.ports.effects import AddVerdict, OrderTask, Rerun, SettleDoubt, TaskOrder
+    from duly.store.ports.effects import (
+        AddVerdict,
+        OrderTask,
+        Rerun,
+        ResolveAmbiguousRun,
+        TaskOrder,
+    )
 
 
-def list_doubts(journal: Journal, tenant: str | None, limit: int) -> list[DoubtRecord]:
+def list_doubts(journal: Journal, tenant: str | None, limit: int) -> list[AmbiguousRun]:
     """Return runs that are in doubt, oldest first."""
     tables = journal.tables
     found = [
-        DoubtRecord(run_record(journal, tables.runs[run_id]), doubt.at, doubt.reason)
+        AmbiguousRun(run_record(journal, tables.runs[run_id]), doubt.at, doubt.reason)
         for run_id, doubt in tables.in_doubt.items()
         if tenant in (None, tables.runs[run_id].tenant)
     ]
     return sorted(found, key=lambda one: (one.since, one.run.id))[:limit]
 
 
-def settle_doubt(journal: Journal, command: SettleDoubt) -> RunRecord:
+def settle_doubt(journal: Journal, command: ResolveAmbiguousRun) -> RunRecord:
     """Carry out what a person decided."""
     record = doubt_to_settle(get_run(journal, command.id), command)
     journal.record_about(command.actor, "run.settled", settled_subject(record, command))
@@ -112,7 +118,7 @@ def rerun_run(journal: Journal, command: Rerun) -> RunRecord:
     )
     arrival = _come(journal, record, row.id)
     journal.insert(tables.runs, row.id, row)
-    if arrival.coming is Coming.WAITS:
+    if arrival.coming is GateEntryOutcome.WAITS:
         stand(journal, row.id, arrival)
     else:
         journal.queue(row.id, journal.now)
@@ -130,7 +136,7 @@ def _is_repeated(journal: Journal, record: RunRecord, since: int | None) -> bool
     )
 
 
-def _come(journal: Journal, record: RunRecord, run_id: RunId) -> Arrival:
+def _come(journal: Journal, record: RunRecord, run_id: RunId) -> GateDecision:
     """Let the new run come to its schedule's gate; refuse what may neither go nor wait."""
     tables = journal.tables
     if record.schedule_id is None or record.definition_number is None:
@@ -140,7 +146,7 @@ def _come(journal: Journal, record: RunRecord, run_id: RunId) -> Arrival:
     if schedule is None or definition is None:
         return FREE
     arrival = MemoryGates(journal).arrive(comer_again(schedule, definition, run_id))
-    if arrival.coming is Coming.SKIPPED:
+    if arrival.coming is GateEntryOutcome.SKIPPED:
         raise in_the_way(schedule.name, arrival)
     return arrival
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.effects import (
-    Boundary,
+    ClaimCheck,
     EffectRecord,
     EffectState,
     Grant,
@@ -16,8 +16,8 @@ from duly.domain.effects import (
     seen_by,
     told,
 )
-from duly.domain.runs import MAKING_GOOD, line_of
-from duly.store.ports.effects import Begun
+from duly.domain.runs import MAKING_GOOD, lineage_root_of
+from duly.store.ports.effects import EffectGrant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from duly.store.memory.tables import Claim, Journal, RunRow
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.effects import BeginEffect, EndEffect
-    from duly.store.ports.execution import Hold
+    from duly.store.ports.execution import ClaimRef
 
 
 def ledger_of(journal: Journal, run_id: RunId) -> RunId:
     """Return the run whose ledger a run writes in: that of the first of its line."""
     row = journal.tables.runs[run_id]
-    return line_of(run_id, row.origin, row.root)
+    return lineage_root_of(run_id, row.origin, row.root)
 
 
-def begin_effect(journal: Journal, command: BeginEffect) -> Begun:
+def begin_effect(journal: Journal, command: BeginEffect) -> EffectGrant:
     """Permit an effect, and write it down as intended."""
     now, run_id = journal.now, command.hold.run_id
     claim = _held(journal, command.worker, command.hold)
-    boundary = Boundary(
+    boundary = ClaimCheck(
         is_ours=claim is not None,
         is_cancel_asked=claim is not None and claim.cancel_asked_at is not None,
         deadline_at=None if claim is None else claim.deadline,
@@ -47,7 +47,7 @@ def begin_effect(journal: Journal, command: BeginEffect) -> Begun:
     )
     grant = may_begin(boundary)
     if claim is None or (grant is not Grant.GRANTED and command.key is None):
-        return Begun(now, grant)
+        return EffectGrant(now, grant)
     known, record = None, None
     if command.key is not None:
         place = (ledger_of(journal, run_id), command.key)
@@ -56,13 +56,13 @@ def begin_effect(journal: Journal, command: BeginEffect) -> Begun:
         # What was done is told also to one that may begin nothing more.
         grant = grant if repeat is Grant.GRANTED else repeat
         if grant is not Grant.GRANTED:
-            return Begun(now, grant, known)
+            return EffectGrant(now, grant, known)
         record = intended(known, place, command.hold, now)
         journal.put(journal.tables.effects, place, record)
     if claim.effects_at is None:
         noted = replace(claim, effects_at=now, is_unsafe=command.is_unsafe)
         journal.put(journal.tables.claims, run_id, noted)
-    return Begun(now, grant, record)
+    return EffectGrant(now, grant, record)
 
 
 def end_effect(journal: Journal, command: EndEffect) -> bool:
@@ -96,7 +96,7 @@ def forget_line(journal: Journal, gone: RunRow) -> None:
     A repair that is still there must know what was done before.
     """
     tables = journal.tables
-    root = line_of(gone.id, gone.origin, gone.root)
+    root = lineage_root_of(gone.id, gone.origin, gone.root)
     if root in tables.runs or any(
         row.root == root and row.origin in MAKING_GOOD for row in tables.runs.values()
     ):
@@ -143,7 +143,7 @@ def _entries(journal: Journal, run_id: RunId) -> Iterator[tuple[tuple[RunId, str
             yield place, record
 
 
-def _held(journal: Journal, worker: MemberId, hold: Hold) -> Claim | None:
+def _held(journal: Journal, worker: MemberId, hold: ClaimRef) -> Claim | None:
     claim = journal.tables.claims.get(hold.run_id)
     if claim is None or (claim.worker, claim.tries.fence) != (worker, hold.fence):
         return None

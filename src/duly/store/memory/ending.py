@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.enums import RunState
-from duly.domain.outcomes import BeInDoubt, Close, Die, Requeue, Wait
+from duly.domain.outcomes import Close, DeadLetter, MarkAmbiguous, Requeue, RetryLater
 from duly.domain.runs import Reason
 from duly.store.auditing import SYSTEM, dead_subject, doubt_subject
 from duly.store.gates import closed_state
@@ -17,13 +17,13 @@ from duly.store.memory.limiting import end_at_limits, leave_limits
 from duly.store.memory.slots import MemorySlots
 from duly.store.memory.tables import Claim, Dead, Ended, InDoubt, Journal, Outcome, Waiting
 from duly.store.ports.effects import FREE_TASK
-from duly.store.retry_slots import take_slot
-from duly.store.work_rulings import Cancelled, ended_tries, next_place
+from duly.store.retry_slots import reserve_retry_time
+from duly.store.work_rulings import CancelledRun, ended_tries, next_place
 
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.domain.outcomes import Conclusion
-    from duly.domain.runs import RunRecord, Tries
+    from duly.domain.runs import AttemptCounts, RunRecord
 
 
 def end_claim(  # noqa: PLR0913 - whose end, and what it tells
@@ -45,7 +45,7 @@ def end_claim(  # noqa: PLR0913 - whose end, and what it tells
         is_suspended=tables.task_orders.get(task_of(journal, run_id), FREE_TASK).is_suspended,
     )
     forget_intentions(journal, run_id, claim.tries.fence)
-    if not isinstance(after, Wait | Requeue | BeInDoubt):
+    if not isinstance(after, RetryLater | Requeue | MarkAmbiguous):
         give_back(journal, run_id)
     if isinstance(after, Close):
         state, into = closed_state(after.state, claim.replaced_by)
@@ -71,32 +71,32 @@ def end_claim(  # noqa: PLR0913 - whose end, and what it tells
     )
     journal.insert(tables.attempts, (run_id, claim.tries.fence), ended)
     match after:
-        case Wait():
+        case RetryLater():
             _wait(journal, run_id, after, Waiting(journal.now, tries, conclusion.reason))
         case Requeue():
             journal.queue(run_id, journal.now, tries)
-        case Die():
+        case DeadLetter():
             _die(journal, run_id, after.reason, tries)
-        case BeInDoubt():
+        case MarkAmbiguous():
             journal.insert(tables.in_doubt, run_id, InDoubt(after.reason, journal.now, tries))
             subject = doubt_subject(run_id, tables.runs[run_id].tenant, after.reason, tries)
             journal.record_about(SYSTEM, "run.ambiguous", subject)
-        case Cancelled():
+        case CancelledRun():
             state, into = closed_state(RunState.CANCELLED, claim.replaced_by)
             outcome = Outcome(state, Reason.CANCELLED, journal.now, tries, into=into)
             journal.insert(tables.outcomes, run_id, outcome)
 
 
-def _wait(journal: Journal, run_id: RunId, wait: Wait, row: Waiting) -> None:
+def _wait(journal: Journal, run_id: RunId, wait: RetryLater, row: Waiting) -> None:
     due_at = journal.now + wait.delay_us
     if wait.spacing_us:
         slots = MemorySlots(journal, task_of(journal, run_id))
-        due_at = take_slot(slots, due_at, wait.spacing_us)
+        due_at = reserve_retry_time(slots, due_at, wait.spacing_us)
     journal.insert(journal.tables.waiting, run_id, replace(row, due_at=due_at))
     journal.announce("retry", run_id, due_at)
 
 
-def _die(journal: Journal, run_id: RunId, reason: Reason, tries: Tries) -> None:
+def _die(journal: Journal, run_id: RunId, reason: Reason, tries: AttemptCounts) -> None:
     tables = journal.tables
     journal.insert(tables.dead, run_id, Dead(reason, journal.now, tries))
     subject = dead_subject(run_id, tables.runs[run_id].tenant, reason, tries)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.admission import Waiting, share_out
 from duly.domain.enums import AttemptState, RunState
-from duly.domain.runs import LateWord
+from duly.domain.runs import LateReport
 from duly.store.auditing import SYSTEM, refused_subject
 from duly.store.gathering import share_of
 from duly.store.memory.attempts import call_of, policy_of, task_of, write_lines, write_progress
@@ -21,14 +21,14 @@ from duly.store.memory.scopes import write_scope
 from duly.store.memory.tables import Claim
 from duly.store.ports.dispatch import MemberId, MemberKind
 from duly.store.ports.execution import (
-    Beaten,
     Claimed,
     ClaimedRun,
+    ClaimRef,
     Finished,
     FinishResult,
-    Hold,
-    Stop,
-    StopKind,
+    HeartbeatResult,
+    StopOrder,
+    StopReason,
 )
 from duly.store.work_rulings import claimed_tries, said_result, sharing_of, taken_away
 
@@ -37,7 +37,13 @@ if TYPE_CHECKING:
 
     from duly.domain.ids import RunId
     from duly.store.memory.tables import Journal
-    from duly.store.ports.execution import Beat, ClaimRuns, Finish, Report, SaveCheckpoint
+    from duly.store.ports.execution import (
+        ClaimRuns,
+        FinishAttempt,
+        Heartbeat,
+        Report,
+        SaveCheckpoint,
+    )
 
 
 def claim_runs(journal: Journal, command: ClaimRuns) -> Claimed:
@@ -96,7 +102,7 @@ def _claim(journal: Journal, run_id: RunId, worker: MemberId) -> ClaimedRun:
     return ClaimedRun.of(run_record(journal, tables.runs[run_id]), tries, now)
 
 
-def held(journal: Journal, worker: MemberId, hold: Hold) -> Claim | None:
+def held(journal: Journal, worker: MemberId, hold: ClaimRef) -> Claim | None:
     """Return a claim if it is this worker's, under that fence."""
     claim = journal.tables.claims.get(hold.run_id)
     if claim is None or (claim.worker, claim.tries.fence) != (worker, hold.fence):
@@ -104,7 +110,7 @@ def held(journal: Journal, worker: MemberId, hold: Hold) -> Claim | None:
     return claim
 
 
-def beat(journal: Journal, command: Beat) -> Beaten:
+def beat(journal: Journal, command: Heartbeat) -> HeartbeatResult:
     """Renew a worker that nobody has declared dead; say what of its holds must stop."""
     tables, now = journal.tables, journal.now
     row = tables.members.get(command.worker)
@@ -119,24 +125,24 @@ def beat(journal: Journal, command: Beat) -> Beaten:
             leaked=command.leaked,
         )
         journal.put(tables.members, command.worker, renewed)
-    stops: list[Stop] = []
+    stops: list[StopOrder] = []
     for hold in command.holds:
         claim = held(journal, command.worker, hold)
         if claim is None:
-            stops.append(Stop(hold, StopKind.GONE))
+            stops.append(StopOrder(hold, StopReason.GONE))
         elif claim.cancel_asked_at is not None:
-            stops.append(Stop(hold, StopKind.CANCEL))
+            stops.append(StopOrder(hold, StopReason.CANCEL))
     strays = _strays(journal, command) if alive else ()
     version = tables.cluster["limits_version"]
     standing = row.standing if row is not None and alive else None
-    return Beaten(now, alive, tuple(stops), strays, version, standing)
+    return HeartbeatResult(now, alive, tuple(stops), strays, version, standing)
 
 
-def _strays(journal: Journal, command: Beat) -> tuple[Hold, ...]:
+def _strays(journal: Journal, command: Heartbeat) -> tuple[ClaimRef, ...]:
     """Return what is the worker's own, and it did not name, by run id."""
     claims = journal.tables.claims
     own = [
-        Hold(run_id, claims[run_id].tries.fence)
+        ClaimRef(run_id, claims[run_id].tries.fence)
         for run_id in sorted(claims)
         if claims[run_id].worker == command.worker
     ]
@@ -179,14 +185,14 @@ def get_checkpoints(journal: Journal, run_id: RunId) -> dict[str, str]:
     return {partition: state for (known, partition), state in states if known == run_id}
 
 
-def finish_runs(journal: Journal, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
+def finish_runs(journal: Journal, worker: MemberId, finishes: Sequence[FinishAttempt]) -> Finished:
     """End attempts, each with its own result."""
     results = tuple(_finish(journal, worker, one) for one in finishes)
     take_in(journal)
     return Finished(journal.now, results)
 
 
-def finish_within(journal: Journal, store: str, worker: MemberId, finish: Finish) -> None:
+def finish_within(journal: Journal, store: str, worker: MemberId, finish: FinishAttempt) -> None:
     """End an attempt among other things; raise when it is not this worker's to end."""
     claim = held(journal, worker, finish.hold)
     if claim is None:
@@ -195,7 +201,7 @@ def finish_within(journal: Journal, store: str, worker: MemberId, finish: Finish
     take_in(journal)
 
 
-def _finish(journal: Journal, worker: MemberId, finish: Finish) -> FinishResult:
+def _finish(journal: Journal, worker: MemberId, finish: FinishAttempt) -> FinishResult:
     claim = held(journal, worker, finish.hold)
     if claim is None:
         if _has_said(journal, worker, finish):
@@ -206,7 +212,7 @@ def _finish(journal: Journal, worker: MemberId, finish: Finish) -> FinishResult:
     return FinishResult.ACCEPTED
 
 
-def _end(journal: Journal, claim: Claim, finish: Finish) -> None:
+def _end(journal: Journal, claim: Claim, finish: FinishAttempt) -> None:
     hold = finish.hold
     if claim.started_at is None:
         claim = replace(claim, started_at=finish.started_at)
@@ -220,7 +226,7 @@ def _end(journal: Journal, claim: Claim, finish: Finish) -> None:
     follow_up(journal, finish.follow_up)
 
 
-def _has_said(journal: Journal, worker: MemberId, finish: Finish) -> bool:
+def _has_said(journal: Journal, worker: MemberId, finish: FinishAttempt) -> bool:
     """Say whether this very claim has ended so: then only the answer was lost."""
     tables, hold = journal.tables, finish.hold
     ended = tables.attempts.get((hold.run_id, hold.fence))
@@ -235,10 +241,10 @@ def _has_said(journal: Journal, worker: MemberId, finish: Finish) -> bool:
     return closed_by == (worker, hold.fence, finish.conclusion.attempt_state)
 
 
-def _keep_late_word(journal: Journal, worker: MemberId, finish: Finish) -> None:
+def _keep_late_word(journal: Journal, worker: MemberId, finish: FinishAttempt) -> None:
     """Keep what somebody said who no longer held the run: once, and nothing else changes."""
     tables, hold, conclusion = journal.tables, finish.hold, finish.conclusion
-    word = LateWord(
+    word = LateReport(
         state=conclusion.attempt_state,
         at=journal.now,
         error=conclusion.error,

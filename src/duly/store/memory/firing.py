@@ -17,6 +17,7 @@ from duly.store.memory.planning import write_settlement
 from duly.store.ports.dispatch import (
     Arrivals,
     ArrivalsCursor,
+    CatchUpRangeRecord,
     DrainOwed,
     Fired,
     FireDelayed,
@@ -26,7 +27,6 @@ from duly.store.ports.dispatch import (
     FireTimers,
     LoadedTimers,
     LoadTimers,
-    OwedRecord,
     Timer,
 )
 from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
@@ -184,8 +184,8 @@ def _fire_retry(journal: Journal, item: FireRetry, held: set[int]) -> FireResult
 
 
 def load_owed(
-    journal: Journal, shards: Sequence[int], limit: int, after: OwedRecord | None
-) -> list[OwedRecord]:
+    journal: Journal, shards: Sequence[int], limit: int, after: CatchUpRangeRecord | None
+) -> list[CatchUpRangeRecord]:
     """Read ranges of schedules that still run, oldest first."""
     schedules = journal.tables.schedules
     found = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import RunState
 from duly.domain.limits import capped_place
-from duly.domain.runs import Tries
+from duly.domain.runs import AttemptCounts
 from duly.store.gates import OVERLAP, Gates
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.memory.attempts import call_of
@@ -17,10 +17,10 @@ from duly.store.ports.dispatch import MemberKind
 
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.memory.tables import Journal, Ready, Waiting
 
-_UNTRIED = Tries()
+_UNTRIED = AttemptCounts()
 
 
 class MemoryGates(Gates):
@@ -113,7 +113,9 @@ class MemoryGates(Gates):
         journal.insert(tables.outcomes, run_id, outcome)
         return True
 
-    def stand(self, run_id: RunId, arrival: Arrival, priority: int, tries: Tries) -> None:
+    def stand(
+        self, run_id: RunId, arrival: GateDecision, priority: int, tries: AttemptCounts
+    ) -> None:
         """Let a run wait at its gate, and hurry whoever is in its way."""
         journal, tables = self._journal, self._tables
         assert arrival.gate is not None, "who waits has a gate"
@@ -139,7 +141,9 @@ def queue_priority(journal: Journal, run_id: RunId) -> int:
     return call_of(journal, row).priority + LANE_OFFSETS[row.lane]
 
 
-def stand(journal: Journal, run_id: RunId, arrival: Arrival, tries: Tries = _UNTRIED) -> None:
+def stand(
+    journal: Journal, run_id: RunId, arrival: GateDecision, tries: AttemptCounts = _UNTRIED
+) -> None:
     """Let a run wait at its gate."""
     MemoryGates(journal).stand(run_id, arrival, queue_priority(journal, run_id), tries)
 
@@ -159,7 +163,7 @@ def go_ahead(journal: Journal, run_id: RunId) -> None:
         journal.put(tables.schedules, record.id, replace(record, active_run=run_id))
 
 
-def begin_earlier(journal: Journal, run_id: RunId, arrival: Arrival) -> None:
+def begin_earlier(journal: Journal, run_id: RunId, arrival: GateDecision) -> None:
     """Let a run's window begin where those begin whose places it has taken."""
     runs = journal.tables.runs
     if not arrival.stands_for:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from duly.domain.admission import Breaker, BreakerState, falls_under, reset_of
 from duly.domain.limits import (
     LimitKind,
+    LimitReason,
     LimitRecord,
     Limits,
     LimitSource,
-    Why,
     cap_gate,
     capped_place,
     scope_of,
@@ -107,7 +107,7 @@ def _apply(journal: Journal, before: Limits) -> None:
 
 def _give_turns_anew(journal: Journal, place: str, rate: Rate | None) -> None:
     tables = journal.tables
-    waiting = _put_off(journal, why_text(Why.RATE, place))
+    waiting = _put_off(journal, why_text(LimitReason.RATE, place))
     turns, pace = spread_turns(rate, len(waiting), journal.now)
     _call_back(journal, waiting, turns)
     for run_id, at in zip(waiting, turns, strict=True):
@@ -244,7 +244,7 @@ def reset_breaker(journal: Journal, destination: str, actor: Actor) -> BreakerRe
         raise unknown_destination(destination)
     reset = (reset_of(known[0], journal.now), journal.now)
     journal.put(journal.tables.breakers, destination, reset)
-    waiting = _put_off(journal, why_text(Why.BREAKER, destination))
+    waiting = _put_off(journal, why_text(LimitReason.BREAKER, destination))
     _call_back(journal, waiting, spread_again(len(waiting), journal.now))
     subject = reset_breaker_subject(destination, known[0])
     journal.record_about(actor, "breaker.reset", subject)

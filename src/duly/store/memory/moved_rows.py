@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.domain.ids import RunId
-    from duly.domain.runs import LateWord, Tries
+    from duly.domain.runs import AttemptCounts, LateReport
     from duly.domain.schedules import Call, ScheduleRecord
     from duly.store.memory.tables import Claim, Ended, Journal, Outcome, RunRow, Tables
     from duly.store.ports.transfer import PartRow
@@ -376,11 +376,11 @@ def _call(call: Call) -> dict[str, Any]:
     return {field.name: getattr(call, field.name) for field in fields(call)}
 
 
-def _tries(tries: Tries) -> dict[str, Any]:
+def _tries(tries: AttemptCounts) -> dict[str, Any]:
     return tries._asdict()
 
 
-def _late(late: LateWord | None) -> PartRow:
+def _late(late: LateReport | None) -> PartRow:
     return {
         "late_state": None if late is None else str(late.state),
         "late_at": None if late is None else late.at,

@@ -14,7 +14,7 @@ from duly.store.ports.transfer import IMPORTED, PAGE, Exported
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Subject
+    from duly.domain.audit import AuditSubject
     from duly.domain.ids import RunId
     from duly.store.memory.tables import Journal
     from duly.store.ports.dispatch import TimerKind
@@ -136,7 +136,7 @@ class MemoryImporting(Importing):
         for ref, due_at, _ in timers:
             self._journal.announce(cast("TimerKind", kind), ref, due_at)
 
-    def finish(self, subject: Subject) -> None:
+    def finish(self, subject: AuditSubject) -> None:
         """Write the oldest program that may go on, and the audit entry."""
         for run_id in self._tried:
             count_unbegun(self._journal, run_id)

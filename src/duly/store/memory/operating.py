@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.domain.enums import RunState
-from duly.domain.policies import Coming
+from duly.domain.policies import GateEntryOutcome
 from duly.store.auditing import edited_subject, ordered_subject
 from duly.store.gates import FREE, comer_again
 from duly.store.memory.attempts import call_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.memory.tables import Journal
     from duly.store.ports.operations import CancelRun, EditRun, OrderRuns
 
@@ -95,10 +95,10 @@ def _retry(journal: Journal, command: OrderRuns, run_id: RunId) -> Ordered:
     is_dead = record.state is RunState.DEAD
     tries = retried_tries(record.tries) if is_dead else record.tries
     arrival = _come_again(journal, record) if is_dead else FREE
-    if arrival.coming is Coming.SKIPPED:
+    if arrival.coming is GateEntryOutcome.SKIPPED:
         return Ordered(run_id, is_done=False, state=record.state)
     _take_out(journal, run_id)
-    if arrival.coming is Coming.WAITS:
+    if arrival.coming is GateEntryOutcome.WAITS:
         stand(journal, run_id, arrival, tries)
     else:
         journal.queue(run_id, journal.now, tries)
@@ -110,7 +110,7 @@ def _retry(journal: Journal, command: OrderRuns, run_id: RunId) -> Ordered:
     return Ordered(run_id, is_done=True, state=record.state)
 
 
-def _come_again(journal: Journal, record: RunRecord) -> Arrival:
+def _come_again(journal: Journal, record: RunRecord) -> GateDecision:
     """Decide about a dead run that is to go on: it may have to wait for another."""
     if record.schedule_id is None or record.definition_number is None:
         return FREE
@@ -159,7 +159,7 @@ def pause_queue(journal: Journal, name: str, actor: Actor) -> None:
         return
     row = PausedQueue(journal.now, actor.name, actor.reason)
     journal.insert(journal.tables.paused_queues, name, row)
-    journal.record_about(actor, "queue.paused", Subject(name=name))
+    journal.record_about(actor, "queue.paused", AuditSubject(name=name))
 
 
 def resume_queue(journal: Journal, name: str, actor: Actor) -> None:
@@ -168,7 +168,7 @@ def resume_queue(journal: Journal, name: str, actor: Actor) -> None:
         return
     journal.remove(journal.tables.paused_queues, name)
     journal.wakes.add(MemberKind.WORKER)
-    journal.record_about(actor, "queue.resumed", Subject(name=name))
+    journal.record_about(actor, "queue.resumed", AuditSubject(name=name))
 
 
 def list_queues(journal: Journal) -> list[QueueRecord]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.store.auditing import SYSTEM
 from duly.store.ports.dispatch import (
     Fence,
@@ -21,7 +21,7 @@ from duly.store.ports.dispatch import (
     MemberKind,
     Renew,
     Renewal,
-    Standing,
+    WorkerStatus,
 )
 from duly.store.rulings import is_current
 
@@ -59,16 +59,16 @@ def join(journal: Journal, command: Join) -> MemberId:
     return member
 
 
-def _standing(journal: Journal, command: Join) -> Standing | None:
+def _standing(journal: Journal, command: Join) -> WorkerStatus | None:
     """Return the standing of a process that joins: a quarantine stays with it, or with its host."""
     tables, own = journal.tables, (command.host, command.process)
     is_kept = any(
-        member.standing is Standing.QUARANTINED and (member.host, member.process) == own
+        member.standing is WorkerStatus.QUARANTINED and (member.host, member.process) == own
         for member in tables.members.values()
     )
     is_worker = command.kind is MemberKind.WORKER
     is_meant = is_worker and (is_kept or command.host in tables.quarantined_hosts)
-    return Standing.QUARANTINED if is_meant else None
+    return WorkerStatus.QUARANTINED if is_meant else None
 
 
 def may_claim(journal: Journal, member: MemberId) -> bool:
@@ -157,7 +157,7 @@ def acquire_leases(journal: Journal, member: MemberId, wanted: Sequence[LeaseKey
         taken.append(Lease(key, epoch))
     for owner, lanes in dead.items():
         after = {"taken_over_by": member, "leases": lanes}
-        subject = Subject(name=f"member {owner}", after=after)
+        subject = AuditSubject(name=f"member {owner}", after=after)
         journal.record_about(SYSTEM, "member.declared-dead", subject)
     return taken
 
@@ -184,6 +184,6 @@ def held_shards(journal: Journal, fence: Fence, lane: Lane) -> tuple[set[int], l
             held.add(lease.key.shard)
     if lost:
         after = {"leases": [f"{key.shard}/{key.lane}" for key in lost]}
-        subject = Subject(name=f"member {fence.member}", after=after)
+        subject = AuditSubject(name=f"member {fence.member}", after=after)
         journal.record_about(SYSTEM, "lease.refused", subject)
     return held, lost

@@ -9,13 +9,13 @@ from duly.domain.audit import schedule_facts
 from duly.domain.enums import ScheduleStatus
 from duly.domain.fire_planning import Skip
 from duly.domain.ids import ScheduleId, shard_of
-from duly.domain.policies import Coming
+from duly.domain.policies import GateEntryOutcome
 from duly.domain.runs import SkipRecord
 from duly.domain.schedules import ScheduleRecord
 from duly.store.gates import comer_of
 from duly.store.memory.gates import MemoryGates, begin_earlier, stand
 from duly.store.memory.quotas import MemoryCounting
-from duly.store.ports.dispatch import OwedRecord
+from duly.store.ports.dispatch import CatchUpRangeRecord
 from duly.store.ports.schedules import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
 from duly.store.rulings import (
     changed_record,
@@ -103,7 +103,7 @@ def write_settlement(
         write_skip(journal, record.id, skip)
     if settlement.owed is not None:
         owed = settlement.owed
-        row = OwedRecord(owed=owed, shard=record.shard, created_at=journal.now)
+        row = CatchUpRangeRecord(owed=owed, shard=record.shard, created_at=journal.now)
         journal.insert(journal.tables.owed, (owed.schedule_id, owed.first_for), row)
     return record
 
@@ -115,14 +115,14 @@ def _write_run(
     tables, run_id = journal.tables, planned.run_id
     definition = tables.definitions[record.id, number]
     arrival = MemoryGates(journal).arrive(comer_of(record, definition, run_id))
-    if arrival.coming is not Coming.GOES:
+    if arrival.coming is not GateEntryOutcome.GOES:
         record = replace(record, overlaps=record.overlaps + 1)
-    if arrival.coming is Coming.SKIPPED:
+    if arrival.coming is GateEntryOutcome.SKIPPED:
         assert arrival.reason is not None, "a skip has a reason"
         at = planned.scheduled_for
         write_skip(journal, record.id, Skip(at, at, 1, arrival.reason, arrival.in_the_way))
         return record
-    is_going = arrival.coming is Coming.GOES
+    is_going = arrival.coming is GateEntryOutcome.GOES
     journal.make_run(record, number, planned, is_going=is_going)
     begin_earlier(journal, run_id, arrival)
     if not is_going:

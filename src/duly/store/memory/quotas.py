@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.quotas import GONE, Counted, GoneRecord, does_count, gone_record
-from duly.store.quotas import Counting, Setting, in_order
+from duly.domain.quotas import GONE, Counted, DepartedOwner, does_count, gone_record
+from duly.store.quotas import QuotaCounter, QuotaWriter, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.domain.ids import ScheduleId
     from duly.domain.quotas import Bound, Quota, QuotaKey
     from duly.store.memory.tables import Journal
 
 
-class MemoryCounting(Counting):
+class MemoryCounting(QuotaCounter):
     """Counts by looking at all there is."""
 
     def __init__(self, journal: Journal) -> None:
@@ -62,7 +62,7 @@ class MemoryCounting(Counting):
         return min(len(found), limit)
 
 
-class MemorySetting(Setting):
+class MemorySetting(QuotaWriter):
     """Sets quotas through the journal."""
 
     def __init__(self, journal: Journal) -> None:
@@ -82,7 +82,7 @@ class MemorySetting(Setting):
         for one in self.hold(key):
             self._journal.remove(self._journal.tables.quotas, (one.key, one.counted))
 
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
         self._journal.record_about(actor, action, subject)
 
@@ -94,7 +94,7 @@ def list_quotas(journal: Journal) -> list[Quota]:
     )
 
 
-def list_gone(journal: Journal, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+def list_gone(journal: Journal, tenant: str, after: str, limit: int) -> list[DepartedOwner]:
     """Return who is gone, by name."""
     found = sorted(
         (one for one in journal.tables.quotas.values() if one.key.scope.startswith(GONE)),

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import ScheduleStatus
 from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
-from duly.domain.runs import OccurrenceVerdict, RunRecord, VerdictKind
+from duly.domain.runs import OccurrenceStatus, OccurrenceStatusKind, RunRecord
 from duly.domain.vitals import RunSpan
 from duly.store.memory.attempts import call_of, place_of
 from duly.store.memory.ownership import seems_alive
 from duly.store.ports.audit import AuditAfter, TrailPage, decided_page
-from duly.store.ports.queries import AuditFilter, RunFilter, ScheduleFilter, Seen, StoreStatus
+from duly.store.ports.queries import (
+    AuditFilter,
+    RunFilter,
+    ScheduleFilter,
+    ScheduleSnapshot,
+    StoreStatus,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +29,11 @@ if TYPE_CHECKING:
     from duly.store.memory.tables import Journal, RunRow
 
 
-def find_schedule(journal: Journal, tenant: str, name: str) -> Seen | None:
+def find_schedule(journal: Journal, tenant: str, name: str) -> ScheduleSnapshot | None:
     """Return the schedule of a name; of deleted ones the last, if no other has it."""
     tables = journal.tables
     if (tenant, name) in tables.names:
-        return Seen(tables.schedules[tables.names[tenant, name]], journal.now)
+        return ScheduleSnapshot(tables.schedules[tables.names[tenant, name]], journal.now)
     deleted = [
         record
         for record in tables.schedules.values()
@@ -35,7 +41,9 @@ def find_schedule(journal: Journal, tenant: str, name: str) -> Seen | None:
     ]
     if not deleted:
         return None
-    return Seen(max(deleted, key=lambda record: (record.updated_at, record.id)), journal.now)
+    return ScheduleSnapshot(
+        max(deleted, key=lambda record: (record.updated_at, record.id)), journal.now
+    )
 
 
 def list_schedules(journal: Journal, command: ScheduleFilter) -> list[ScheduleRecord]:
@@ -129,37 +137,39 @@ def _run_matches(record: RunRecord, command: RunFilter) -> bool:
 
 def judge(
     journal: Journal, schedule_id: ScheduleId, instants: Sequence[int]
-) -> list[OccurrenceVerdict]:
+) -> list[OccurrenceStatus]:
     """Say what is known about each occurrence."""
     return [_judge(journal, schedule_id, instant) for instant in instants]
 
 
-def _judge(journal: Journal, schedule_id: ScheduleId, instant: int) -> OccurrenceVerdict:
+def _judge(journal: Journal, schedule_id: ScheduleId, instant: int) -> OccurrenceStatus:
     found = _recorded(journal, schedule_id, instant)
     if found is not None:
         return found
     record = journal.tables.schedules.get(schedule_id)
     if record is None:
-        return OccurrenceVerdict(instant, VerdictKind.UNKNOWN)
+        return OccurrenceStatus(instant, OccurrenceStatusKind.UNKNOWN)
     coming = record.pending.scheduled_for if record.pending else record.held_for
     if coming is not None and instant >= coming:
-        return OccurrenceVerdict(instant, VerdictKind.PENDING)
+        return OccurrenceStatus(instant, OccurrenceStatusKind.PENDING)
     is_pruned = record.pruned_through is not None and instant <= record.pruned_through
-    return OccurrenceVerdict(instant, VerdictKind.UNKNOWN if is_pruned else VerdictKind.MISSING)
+    return OccurrenceStatus(
+        instant, OccurrenceStatusKind.UNKNOWN if is_pruned else OccurrenceStatusKind.MISSING
+    )
 
 
-def _recorded(journal: Journal, schedule_id: ScheduleId, instant: int) -> OccurrenceVerdict | None:
+def _recorded(journal: Journal, schedule_id: ScheduleId, instant: int) -> OccurrenceStatus | None:
     tables = journal.tables
     run_id = occurrence_run_id(schedule_id, instant)
     if run_id in tables.runs:
-        return OccurrenceVerdict(instant, VerdictKind.RUN, run_id=run_id)
+        return OccurrenceStatus(instant, OccurrenceStatusKind.RUN, run_id=run_id)
     for skip in tables.skips.values():
         if skip.schedule_id == schedule_id and skip.first_for <= instant <= skip.last_for:
-            return OccurrenceVerdict(instant, VerdictKind.SKIPPED, skip.into, skip.reason)
+            return OccurrenceStatus(instant, OccurrenceStatusKind.SKIPPED, skip.into, skip.reason)
     for row in tables.owed.values():
         owed = row.owed
         if owed.schedule_id == schedule_id and owed.first_for <= instant <= owed.last_for:
-            return OccurrenceVerdict(instant, VerdictKind.OWED)
+            return OccurrenceStatus(instant, OccurrenceStatusKind.OWED)
     return None
 
 

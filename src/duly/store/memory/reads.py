@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from duly.store.memory import counting, last_ends, reading, run_vitals, searching
 from duly.store.ports.auth import of_tenant
-from duly.store.ports.queries import FIRST_DELAYED, PAGE_MAX, Seen
+from duly.store.ports.queries import FIRST_DELAYED, PAGE_MAX, ScheduleSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.domain.audit import AuditEntry
     from duly.domain.ids import RunId, ScheduleId
-    from duly.domain.runs import DelayedRecord, OccurrenceVerdict, RunRecord, SkipRecord
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.runs import DelayedRecord, OccurrenceStatus, RunRecord, SkipRecord
+    from duly.domain.schedules import CatchUpRange, Definition, ScheduleRecord
     from duly.domain.vitals import DefinitionRecord, LastEnds, RunSpan, RunVital, VitalsFilter
     from duly.store.memory.tables import Journal, Tables
     from duly.store.ports.audit import AuditAfter, TrailPage
@@ -46,16 +46,18 @@ class MemoryReads(ABC):
     def _read(self, operation: Callable[[Journal], T]) -> T:
         """Look at the tables as they are at one moment."""
 
-    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
+    def get_schedule(
+        self, schedule_id: ScheduleId, tenant: str | None = None
+    ) -> ScheduleSnapshot | None:
         """Return a schedule, deleted or not."""
 
-        def read(journal: Journal) -> Seen | None:
+        def read(journal: Journal) -> ScheduleSnapshot | None:
             record = of_tenant(self.tables.schedules.get(schedule_id), tenant)
-            return None if record is None else Seen(record, journal.now)
+            return None if record is None else ScheduleSnapshot(record, journal.now)
 
         return self._read(read)
 
-    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+    def find_schedule(self, tenant: str, name: str) -> ScheduleSnapshot | None:
         """Return the schedule of a name."""
         return self._read(lambda journal: reading.find_schedule(journal, tenant, name))
 
@@ -137,17 +139,17 @@ class MemoryReads(ABC):
         """Return what is known of runs, newest first."""
         return self._read(lambda journal: run_vitals.list_run_vitals(journal, command))
 
-    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[Owed]:
+    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[CatchUpRange]:
         """Return the ranges a schedule still owes, oldest first."""
 
-        def read(_: Journal) -> list[Owed]:
+        def read(_: Journal) -> list[CatchUpRange]:
             rows = [row.owed for row in self.tables.owed.values()]
             found = [owed for owed in rows if owed.schedule_id == schedule_id]
             return sorted(found, key=lambda owed: owed.first_for)[:limit]
 
         return self._read(read)
 
-    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceStatus]:
         """Say what is known about each occurrence."""
         return self._read(lambda journal: reading.judge(journal, schedule_id, instants))
 

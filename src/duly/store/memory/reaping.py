@@ -15,12 +15,12 @@ from duly.store.memory.following import follow_up
 from duly.store.memory.limiting import take_in
 from duly.store.memory.ownership import held_shards, seems_alive
 from duly.store.ports.dispatch import MemberId
-from duly.store.ports.execution import Hold, LossKind, LostClaim, LostClaims
+from duly.store.ports.execution import ClaimRef, LostClaim, LostClaimReason, LostClaims
 
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.store.memory.tables import Claim, Journal
-    from duly.store.ports.execution import Loss, SettleLost
+    from duly.store.ports.execution import LostClaimDecision, SettleLost
 
 
 def find_lost(journal: Journal, limit: int, overdue_us: int) -> LostClaims:
@@ -34,19 +34,19 @@ def find_lost(journal: Journal, limit: int, overdue_us: int) -> LostClaims:
     return LostClaims(journal.now, tuple(found[:limit]))
 
 
-def _loss_of(journal: Journal, claim: Claim, overdue_us: int) -> LossKind | None:
+def _loss_of(journal: Journal, claim: Claim, overdue_us: int) -> LostClaimReason | None:
     """Say why a claim may be taken from its worker; None when it may not."""
     if not seems_alive(journal, MemberId(claim.worker)):
-        return LossKind.WORKER
+        return LostClaimReason.WORKER
     if claim.deadline is not None and journal.now >= claim.deadline + overdue_us:
-        return LossKind.OVERDUE
+        return LostClaimReason.OVERDUE
     return None
 
 
-def _lost(journal: Journal, run_id: RunId, claim: Claim, kind: LossKind) -> LostClaim:
+def _lost(journal: Journal, run_id: RunId, claim: Claim, kind: LostClaimReason) -> LostClaim:
     task = task_of(journal, run_id)
     return LostClaim(
-        hold=Hold(run_id, claim.tries.fence),
+        hold=ClaimRef(run_id, claim.tries.fence),
         kind=kind,
         worker=MemberId(claim.worker),
         tries=claim.tries,
@@ -68,7 +68,7 @@ def settle_lost(journal: Journal, command: SettleLost) -> list[bool] | None:
     return settled
 
 
-def _settle(journal: Journal, command: SettleLost, loss: Loss) -> bool:
+def _settle(journal: Journal, command: SettleLost, loss: LostClaimDecision) -> bool:
     lost = loss.claim
     claim = held(journal, lost.worker, lost.hold)
     if claim is None or claim.effects_at != lost.effects_at:
@@ -77,7 +77,7 @@ def _settle(journal: Journal, command: SettleLost, loss: Loss) -> bool:
     if kind is None:
         return False
     lease = lease_of(journal, lost.worker)
-    if kind is LossKind.WORKER:
+    if kind is LostClaimReason.WORKER:
         _declare_dead(journal, lost.worker, command.fence.member)
     tenant = journal.tables.runs[lost.hold.run_id].tenant
     journal.record_about(SYSTEM, "attempt.lost", lost_subject(lost, tenant, lease))

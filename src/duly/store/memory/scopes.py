@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.verification import MISSING_SHOWN_MAX, Scope
+from duly.domain.verification import MISSING_SHOWN_MAX, ItemScope
 from duly.store.memory.effects import ledger_of
 from duly.store.memory.tables import ScopeItem
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from duly.domain.ids import RunId
-    from duly.domain.verification import ScopeReport
+    from duly.domain.verification import ItemReport
     from duly.store.memory.tables import Journal
-    from duly.store.ports.execution import Hold
+    from duly.store.ports.execution import ClaimRef
 
 _NEW = ScopeItem()
 
 
-def write_scope(journal: Journal, hold: Hold, report: ScopeReport | None) -> None:
+def write_scope(journal: Journal, hold: ClaimRef, report: ItemReport | None) -> None:
     """Keep what an attempt that is ours says about its scope."""
     if report is None:
         return
@@ -37,15 +37,15 @@ def write_scope(journal: Journal, hold: Hold, report: ScopeReport | None) -> Non
             journal.put(tables.scope_items, (root, name), done)
 
 
-def get_scope(journal: Journal, run_id: RunId) -> Scope:
+def get_scope(journal: Journal, run_id: RunId) -> ItemScope:
     """Return what is known of a run's scope."""
     tables = journal.tables
     if run_id not in tables.runs:
-        return Scope()
+        return ItemScope()
     root = ledger_of(journal, run_id)
     items = {name: item for (known, name), item in tables.scope_items.items() if known == root}
     missing = sorted(name for name, item in items.items() if item.is_expected and not item.times)
-    return Scope(
+    return ItemScope(
         tables.scopes.get(root),
         sum(item.times > 0 for item in items.values()),
         sum(item.times > 1 for item in items.values()),

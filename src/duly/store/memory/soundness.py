@@ -12,7 +12,7 @@ from duly.domain.limits import capped_place
 from duly.store.admission import NOT_ADMITTED
 from duly.store.memory.limiting import MemoryOpening
 from duly.store.memory.tables import Blocked, Claim, Dead, InDoubt, Outcome, Ready, Waiting
-from duly.store.ports.maintenance import Finding
+from duly.store.ports.maintenance import IntegrityFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,11 +25,11 @@ Placed: TypeAlias = Ready | Blocked | Claim | Waiting | Dead | InDoubt | Outcome
 REMEDY = "this is a defect: keep the store and report it"
 
 
-def check(journal: Journal) -> list[Finding]:
+def check(journal: Journal) -> list[IntegrityFinding]:
     """Return everything that is not as it must be."""
     found = [*_schedules(journal), *_runs(journal), *_tries(journal), *_workers(journal)]
     found += [*_gates(journal), *_limits(journal)]
-    return [Finding(what, detail, REMEDY) for what, detail in found]
+    return [IntegrityFinding(what, detail, REMEDY) for what, detail in found]
 
 
 def _schedules(journal: Journal) -> Iterator[tuple[str, str]]:

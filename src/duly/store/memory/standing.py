@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from duly.store.memory.tables import Journal
-    from duly.store.ports.dispatch import Member, Standing
+    from duly.store.ports.dispatch import Member, WorkerStatus
     from duly.store.ports.operations import OrderWorker
 
 
@@ -51,7 +51,9 @@ def order_worker(journal: Journal, command: OrderWorker) -> Member:
     return after
 
 
-def _set(journal: Journal, standing: Standing | None, is_meant: Callable[[Member], bool]) -> None:
+def _set(
+    journal: Journal, standing: WorkerStatus | None, is_meant: Callable[[Member], bool]
+) -> None:
     """Set the standing of workers; that of one that is over only ends."""
     for member in tuple(journal.tables.members.values()):
         is_open = member.is_alive or standing is None

@@ -32,7 +32,7 @@ from duly.store.memory.tables import Journal, Tables
 from duly.store.memory.transaction import MemoryTransaction
 from duly.store.memory.working import Working
 from duly.store.ports.dispatch import MemberKind
-from duly.store.ports.maintenance import Finding, Migration, SchemaStatus
+from duly.store.ports.maintenance import IntegrityFinding, Migration, SchemaStatus
 from duly.store.wakeups import LocalWakeups
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from duly.store.ports.dispatch import (
         Arrivals,
         ArrivalsCursor,
+        CatchUpRangeRecord,
         DrainOwed,
         Fence,
         Fired,
@@ -57,11 +58,10 @@ if TYPE_CHECKING:
         LoadTimers,
         Member,
         MemberId,
-        OwedRecord,
         Renew,
         Renewal,
     )
-    from duly.store.ports.execution import Finish
+    from duly.store.ports.execution import FinishAttempt
     from duly.store.ports.maintenance import Prune, Pruned
     from duly.store.ports.operations import OrderWorker, QuarantinedHost
     from duly.store.ports.schedules import (
@@ -189,7 +189,7 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
         with self._lock:
             self._wake(wakes)
 
-    def finish_within(self, within: object, worker: MemberId, finish: Finish) -> None:
+    def finish_within(self, within: object, worker: MemberId, finish: FinishAttempt) -> None:
         """End an attempt inside a transaction that was lent."""
 
         def end(journal: Journal) -> None:
@@ -253,8 +253,8 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
         return self._write(lambda journal: firing.fire_timers(journal, command))
 
     def load_owed(
-        self, shards: Sequence[int], limit: int, after: OwedRecord | None = None
-    ) -> list[OwedRecord]:
+        self, shards: Sequence[int], limit: int, after: CatchUpRangeRecord | None = None
+    ) -> list[CatchUpRangeRecord]:
         """Read ranges that are owed, oldest first."""
         return self._read(lambda journal: firing.load_owed(journal, shards, limit, after))
 
@@ -338,6 +338,6 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
         """Do nothing: what is in memory is of this version."""
         return []
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[IntegrityFinding]:
         """Look for what must never be."""
         return self._read(soundness.check)

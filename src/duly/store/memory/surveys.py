@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from duly.domain.ids import RunId, ScheduleId
-    from duly.domain.runs import OccurrenceVerdict, RunRecord
+    from duly.domain.runs import OccurrenceStatus, RunRecord
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.vitals import DefinitionRecord
     from duly.store.memory.tables import Journal
-    from duly.store.ports.queries import Judged
+    from duly.store.ports.queries import OccurrenceStatuses
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class MemorySurveys(ABC):
     def _read(self, operation: Callable[[Journal], T]) -> T:
         """Look at the tables as they are at one moment."""
 
-    def judge_many(self, asked: Sequence[Judged]) -> list[list[OccurrenceVerdict]]:
+    def judge_many(self, asked: Sequence[OccurrenceStatuses]) -> list[list[OccurrenceStatus]]:
         """Say what is known about occurrences of schedules."""
         return self._read(lambda journal: [reading.judge(journal, *one) for one in asked])
 

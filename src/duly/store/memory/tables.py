@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from duly.domain.audit import Actor, AuditEntry
 from duly.domain.enums import Lane, Origin
 from duly.domain.ids import RunId
-from duly.domain.runs import Tries
+from duly.domain.runs import AttemptCounts
 from duly.store.ports.dispatch import (
+    CatchUpRangeRecord,
     LeaseKey,
     LeaseRecord,
     Member,
     MemberKind,
-    OwedRecord,
     Timer,
     TimerKind,
 )
@@ -24,17 +24,17 @@ from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 if TYPE_CHECKING:
     from duly.domain.admission import Breaker
     from duly.domain.alerts import AlertId, AlertRecord, DeliveryId, DeliveryRecord
-    from duly.domain.audit import Seal, Subject
+    from duly.domain.audit import AuditSubject, Seal
     from duly.domain.auth import TokenId, TokenRecord
     from duly.domain.effects import EffectRecord
     from duly.domain.enums import AttemptState, RunState
     from duly.domain.fire_planning import PlannedRun
     from duly.domain.ids import BackfillId, ScheduleId
-    from duly.domain.limits import LimitRecord, LimitSource, Pace
+    from duly.domain.limits import LimitRecord, LimitSource, RateState
     from duly.domain.quotas import Counted, Quota, QuotaKey
     from duly.domain.runs import (
         DelayedRecord,
-        LateWord,
+        LateReport,
         LineRecord,
         Progress,
         ProgressRecord,
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
     from duly.store.access_rulings import AnswerRow
     from duly.store.memory.access import SessionRow
     from duly.store.memory.alerting import WatchRow
-    from duly.store.ports.alerts import TermRecord, TermSort
-    from duly.store.ports.auth import AnswerKey, FrozenSet
-    from duly.store.ports.backfill import BackfillRecord, SlotState
+    from duly.store.ports.alerts import AlertSettingKind, AlertSettingRecord
+    from duly.store.ports.auth import IdempotencyKey, StoredSelection
+    from duly.store.ports.backfill import BackfillOccurrenceRecord, BackfillRecord
     from duly.store.ports.effects import TaskOrder, VerdictRecord
-    from duly.store.ports.execution import Hold
+    from duly.store.ports.execution import ClaimRef
     from duly.store.ports.operations import QuarantinedHost
-    from duly.store.retry_slots import Taken
+    from duly.store.retry_slots import ReservedSlots
     from duly.store.work_rulings import WorkerLease
 
 K = TypeVar("K")
 V = TypeVar("V")
 _ABSENT: Any = object()
-_UNTRIED = Tries()
+_UNTRIED = AttemptCounts()
 OCCURRENCE_ORIGINS = frozenset((Origin.SCHEDULE, Origin.CATCH_UP, Origin.BACKFILL))
 
 
@@ -89,7 +89,7 @@ class Ready:
 
     rank: int
     fired_at: int
-    tries: Tries = Tries()  # noqa: RUF009 - an immutable value
+    tries: AttemptCounts = AttemptCounts()  # noqa: RUF009 - an immutable value
     priority: int | None = None
     """Whither it was hurried, because one that is more urgent waits for it; None for its own."""
 
@@ -102,7 +102,7 @@ class Blocked:
     priority: int
     number: int
     since: int
-    tries: Tries
+    tries: AttemptCounts
 
     @property
     def place(self) -> tuple[int, int]:
@@ -115,7 +115,7 @@ class Claim:
     """A run in the hands of a worker, under the fence of its tries."""
 
     worker: int
-    tries: Tries
+    tries: AttemptCounts
     claimed_at: int
     deadline: int | None
     started_at: int | None = None
@@ -135,7 +135,7 @@ class Waiting:
     """A run that waits for another attempt."""
 
     due_at: int
-    tries: Tries
+    tries: AttemptCounts
     reason: str | None
 
 
@@ -145,7 +145,7 @@ class Dead:
 
     reason: str
     at: int
-    tries: Tries
+    tries: AttemptCounts
 
 
 class ScopeItem(NamedTuple):
@@ -154,7 +154,7 @@ class ScopeItem(NamedTuple):
     is_expected: bool = False
     times: int = 0
     """How many attempts say that it is done."""
-    by: Hold | None = None
+    by: ClaimRef | None = None
     at: int | None = None
 
 
@@ -164,7 +164,7 @@ class InDoubt:
 
     reason: str
     at: int
-    tries: Tries
+    tries: AttemptCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class Ended:
     reason: str | None
     error: str | None
     ended_at: int
-    late: LateWord | None = None
+    late: LateReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +196,12 @@ class Outcome:
     state: RunState
     reason: str | None
     finished_at: int
-    tries: Tries = Tries()  # noqa: RUF009 - an immutable value
+    tries: AttemptCounts = AttemptCounts()  # noqa: RUF009 - an immutable value
     claim: Claim | None = None
     """The claim that closed it; None if an order did."""
     error: str | None = None
     result: str | None = None
-    late: LateWord | None = None
+    late: LateReport | None = None
     into: RunId | None = None
     """The run that stands for it, if it was coalesced or replaced."""
 
@@ -248,20 +248,22 @@ class Tables:
     """Places at limits, each with the fence under which its holder was admitted."""
     turns: dict[RunId, int] = field(default_factory=dict)
     """Turns at rates that were given to runs, which have not begun since."""
-    paces: dict[str, Pace] = field(default_factory=dict)
+    paces: dict[str, RateState] = field(default_factory=dict)
     breakers: dict[str, tuple[Breaker, int]] = field(default_factory=dict)
     """By destination: what is known of it, and since when."""
     unbegun: dict[RunId, int] = field(default_factory=dict)
     """How many claims of a run were put off; they are on no other record."""
     backfills: dict[BackfillId, BackfillRecord] = field(default_factory=dict)
-    backfill_slots: dict[tuple[BackfillId, int], SlotState] = field(default_factory=dict)
+    backfill_slots: dict[tuple[BackfillId, int], BackfillOccurrenceRecord] = field(
+        default_factory=dict
+    )
     outcomes: dict[RunId, Outcome] = field(default_factory=dict)
     attempts: dict[tuple[RunId, int], Ended] = field(default_factory=dict)
     progress: dict[RunId, tuple[ProgressRecord, ...]] = field(default_factory=dict)
     lines: dict[RunId, tuple[LineRecord, ...]] = field(default_factory=dict)
     checkpoints: dict[tuple[RunId, str], str] = field(default_factory=dict)
     skips: dict[tuple[ScheduleId, int], SkipRecord] = field(default_factory=dict)
-    owed: dict[tuple[ScheduleId, int], OwedRecord] = field(default_factory=dict)
+    owed: dict[tuple[ScheduleId, int], CatchUpRangeRecord] = field(default_factory=dict)
     members: dict[int, Member] = field(default_factory=dict)
     workers: dict[int, WorkerLease] = field(default_factory=dict)
     """Workers that are members no more."""
@@ -272,7 +274,7 @@ class Tables:
     seals: dict[int, Seal] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
     policies: dict[str, TaskPolicy] = field(default_factory=dict)
-    retry_slots: dict[str, tuple[Taken, ...]] = field(default_factory=dict)
+    retry_slots: dict[str, tuple[ReservedSlots, ...]] = field(default_factory=dict)
     """By task: the slots of its retry budget that are taken, in order."""
     member_tasks: dict[int, frozenset[str]] = field(default_factory=dict)
     paused_queues: dict[str, PausedQueue] = field(default_factory=dict)
@@ -282,14 +284,16 @@ class Tables:
     """By the hash of their secret, as codes."""
     codes: dict[bytes, int] = field(default_factory=dict)
     """Until when each of them can be spent."""
-    answers: dict[AnswerKey, AnswerRow] = field(default_factory=dict)
-    frozen: dict[bytes, FrozenSet] = field(default_factory=dict)
+    answers: dict[IdempotencyKey, AnswerRow] = field(default_factory=dict)
+    frozen: dict[bytes, StoredSelection] = field(default_factory=dict)
     quarantined_hosts: dict[str, QuarantinedHost] = field(default_factory=dict)
     watch: dict[int, WatchRow] = field(default_factory=dict)
     """One row, under 0."""
     alerts: dict[AlertId, AlertRecord] = field(default_factory=dict)
     alert_deliveries: dict[DeliveryId, DeliveryRecord] = field(default_factory=dict)
-    alert_terms: dict[tuple[TermSort, str], TermRecord] = field(default_factory=dict)
+    alert_terms: dict[tuple[AlertSettingKind, str], AlertSettingRecord] = field(
+        default_factory=dict
+    )
     cluster: dict[str, Any] = field(default_factory=dict)
 
     # Numbers are taken and never given back, as a database's sequences are.
@@ -374,13 +378,13 @@ class Journal:
         self.wakes.add(MemberKind.DISPATCHER)
         self.put(self.tables.arrivals, number, Arrival(kind, ref, self.now))
 
-    def queue(self, run_id: RunId, rank: int, tries: Tries = _UNTRIED) -> None:
+    def queue(self, run_id: RunId, rank: int, tries: AttemptCounts = _UNTRIED) -> None:
         """Put a run into its queue."""
         assert rank <= self.now, "never early"
         self.insert(self.tables.ready, run_id, Ready(rank, self.now, tries))
         self.wakes.add(MemberKind.WORKER)
 
-    def record_about(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record_about(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry about a subject."""
         self.record(
             actor,

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from duly.domain.backfill import SlotClass
+from duly.domain.backfill import BackfillOccurrenceKind
 from duly.domain.enums import AttemptState, Lane, Missed, Origin, RunState, ScheduleStatus
 from duly.domain.ids import BackfillId, RunId, ScheduleId
-from duly.domain.limits import Pace
+from duly.domain.limits import RateState
 from duly.domain.quotas import Counted, Quota, QuotaKey
-from duly.domain.runs import LateWord, LineRecord, LogLine, ProgressRecord, Tries, stored_policy
-from duly.domain.schedules import Call, Pending, ScheduleRecord
+from duly.domain.runs import (
+    AttemptCounts,
+    LateReport,
+    LineRecord,
+    LogLine,
+    ProgressRecord,
+    stored_policy,
+)
+from duly.domain.schedules import Call, NextOccurrence, ScheduleRecord
 from duly.store.alert_rulings import read_term
 from duly.store.backfill_rows import backfill_record
 from duly.store.limit_rows import breaker_of, limit_record
@@ -27,10 +34,10 @@ from duly.store.memory.tables import (
     ScopeItem,
     Waiting,
 )
-from duly.store.ports.backfill import SlotState
+from duly.store.ports.backfill import BackfillOccurrenceRecord
 from duly.store.ports.dispatch import Member, MemberId, MemberKind
 from duly.store.ports.effects import TaskOrder
-from duly.store.ports.execution import Hold
+from duly.store.ports.execution import ClaimRef
 from duly.store.ports.transfer import PARTS
 from duly.store.records import (
     delayed_record,
@@ -41,7 +48,7 @@ from duly.store.records import (
     skip_record,
     verdict_record,
 )
-from duly.store.retry_slots import Taken
+from duly.store.retry_slots import ReservedSlots
 from duly.store.work_rulings import WorkerLease
 
 if TYPE_CHECKING:
@@ -79,7 +86,9 @@ def write_schedule(journal: Journal, schedule: PartRow, state: PartRow) -> None:
     plain = """version definition_number shard last_for last_run last_fired_at fires held_for
         pruned_through active_run overlaps"""
     names = "tenant name owner declared_by reason resume_at created_at updated_at updated_by"
-    pending = None if told["next_for"] is None else Pending(told["next_for"], told["next_due"])
+    pending = (
+        None if told["next_for"] is None else NextOccurrence(told["next_for"], told["next_due"])
+    )
     record = ScheduleRecord(
         id=identity,
         **{name: row[name] for name in names.split()},
@@ -99,11 +108,11 @@ def _status(value: str | None) -> ScheduleStatus | None:
     return None if value is None else ScheduleStatus(value)
 
 
-def _tries(row: dict[str, Any]) -> Tries:
-    return Tries(row["fence"], row["attempt"], row["charged"], row["begun_at"])
+def _tries(row: dict[str, Any]) -> AttemptCounts:
+    return AttemptCounts(row["fence"], row["attempt"], row["charged"], row["begun_at"])
 
 
-def _claim(row: dict[str, Any], tries: Tries) -> Claim:
+def _claim(row: dict[str, Any], tries: AttemptCounts) -> Claim:
     return Claim(
         worker=row["worker"],
         tries=tries,
@@ -119,11 +128,11 @@ def _claim(row: dict[str, Any], tries: Tries) -> Claim:
     )
 
 
-def _late(row: dict[str, Any]) -> LateWord | None:
+def _late(row: dict[str, Any]) -> LateReport | None:
     if row["late_state"] is None:
         return None
     state = AttemptState(row["late_state"])
-    return LateWord(
+    return LateReport(
         state=state, at=row["late_at"], error=row["late_error"], result=row["late_result"]
     )
 
@@ -141,7 +150,7 @@ def _task(journal: Journal, row: dict[str, Any]) -> _Put:
 
 def _slot(journal: Journal, row: dict[str, Any]) -> _Put:
     table = journal.tables.retry_slots
-    taken = Taken(row["first_at"], row["last_at"])
+    taken = ReservedSlots(row["first_at"], row["last_at"])
     return table, row["task"], tuple(sorted((*table.get(row["task"], ()), taken)))
 
 
@@ -243,7 +252,7 @@ def _outcome(journal: Journal, row: dict[str, Any]) -> _Put:
 
 def _attempt(journal: Journal, row: dict[str, Any]) -> _Put:
     ended = Ended(
-        claim=_claim(row, Tries(row["fence"], row["number"] or 0, 0, row["claimed_at"])),
+        claim=_claim(row, AttemptCounts(row["fence"], row["number"] or 0, 0, row["claimed_at"])),
         number=row["number"],
         state=AttemptState(row["state"]),
         reason=row["reason"],
@@ -275,7 +284,7 @@ def _effect(journal: Journal, row: dict[str, Any]) -> _Put:
 
 
 def _item(journal: Journal, row: dict[str, Any]) -> _Put:
-    by = None if row["run_id"] is None else Hold(RunId(row["run_id"]), row["fence"])
+    by = None if row["run_id"] is None else ClaimRef(RunId(row["run_id"]), row["fence"])
     item = ScopeItem(row["is_expected"], row["times"], by, row["at"])
     return journal.tables.scope_items, (row["root"], row["item"]), item
 
@@ -298,7 +307,9 @@ def _backfill(journal: Journal, row: dict[str, Any]) -> _Put:
 
 
 def _backfill_slot(journal: Journal, row: dict[str, Any]) -> _Put:
-    slot = SlotState(row["scheduled_for"], SlotClass(row["kind"]), row["run_id"])
+    slot = BackfillOccurrenceRecord(
+        row["scheduled_for"], BackfillOccurrenceKind(row["kind"]), row["run_id"]
+    )
     key = (BackfillId(row["backfill_id"]), slot.scheduled_for)
     return journal.tables.backfill_slots, key, slot
 
@@ -326,7 +337,7 @@ _WRITERS: dict[str, Callable[[Journal, dict[str, Any]], _Put]] = {
     "paces": lambda journal, row: (
         journal.tables.paces,
         row["place"],
-        Pace(row["promised_at"], row["begun_at"], row["again_at"]),
+        RateState(row["promised_at"], row["begun_at"], row["again_at"]),
     ),
     "breakers": _breaker,
     "schedule_definitions": lambda journal, row: (

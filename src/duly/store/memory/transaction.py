@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from duly.errors import UsageError
-from duly.store.caller_transactions import Lent, Loan
+from duly.store.caller_transactions import LentTransaction, TransactionLease
 from duly.store.memory.tables import Journal, Tables
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MemoryTransaction(Lent):
+class MemoryTransaction(LentTransaction):
     """Operations to be carried out together at the commit."""
 
     def __init__(self, tables: Tables, clock: Clock, limit_us: int) -> None:
         self._tables = tables
         self._clock = clock
         self._began_at = clock.now_us()
-        self._loan = Loan("memory", clock, limit_us)
+        self._loan = TransactionLease("memory", clock, limit_us)
         self._operations: list[Callable[[Journal], object]] = []
         self._reserved: list[int] = []
 

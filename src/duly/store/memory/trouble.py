@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from duly.store.alert_rulings import stamp
 from duly.store.memory.attempts import call_of, policy_of, task_of
 from duly.store.memory.tables import OCCURRENCE_ORIGINS
-from duly.store.ports.alerts import TRIED_MIN, NewlyDead, Trouble, TroubledRun
+from duly.store.ports.alerts import TRIED_MIN, NewlyDead, TroubledRun, UnusualRuns
 
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duly.store.ports.alerts import FindTrouble
 
 
-def find_trouble(journal: Journal, command: FindTrouble) -> Trouble:
+def find_trouble(journal: Journal, command: FindTrouble) -> UnusualRuns:
     """Return runs that are out of the ordinary."""
     early = [
         row
@@ -24,7 +24,7 @@ def find_trouble(journal: Journal, command: FindTrouble) -> Trouble:
         and row.fired_at < row.not_before
         and row.fired_at > journal.now - command.early_us
     ]
-    return Trouble(
+    return UnusualRuns(
         now=journal.now,
         stalled=_stalled(journal, command),
         tried=_tried(journal, command),

@@ -34,29 +34,29 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
-    from duly.domain.quotas import GoneRecord, Quota, QuotaKey
+    from duly.domain.quotas import DepartedOwner, Quota, QuotaKey
     from duly.domain.runs import AttemptRecord, LineRecord, ProgressRecord, RunRecord, TaskPolicy
-    from duly.domain.verification import Scope
+    from duly.domain.verification import ItemScope
     from duly.store.memory.tables import Journal, Tables
     from duly.store.ports import execution as port
     from duly.store.ports.backfill import (
+        BackfillOccurrenceRecord,
         BackfillRecord,
         ChangeBackfill,
         CreateBackfill,
-        SlotState,
         StepBackfill,
         Stepped,
     )
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.effects import (
         AddVerdict,
+        AmbiguousRun,
         BeginEffect,
-        Begun,
-        DoubtRecord,
+        EffectGrant,
         EndEffect,
         OrderTask,
         Rerun,
-        SettleDoubt,
+        ResolveAmbiguousRun,
         TaskOrder,
         VerdictRecord,
     )
@@ -108,7 +108,7 @@ class Working(ABC):
         """Take queued runs."""
         return self._write(lambda journal: execution.claim_runs(journal, command))
 
-    def beat(self, command: port.Beat) -> port.Beaten:
+    def beat(self, command: port.Heartbeat) -> port.HeartbeatResult:
         """Renew a worker; say what must stop."""
         return self._write(lambda journal: execution.beat(journal, command))
 
@@ -120,12 +120,14 @@ class Working(ABC):
         """Remember a state of a run."""
         return self._write(lambda journal: execution.save_checkpoint(journal, command))
 
-    def finish_runs(self, worker: MemberId, finishes: Sequence[port.Finish]) -> port.Finished:
+    def finish_runs(
+        self, worker: MemberId, finishes: Sequence[port.FinishAttempt]
+    ) -> port.Finished:
         """End attempts."""
         return self._write(lambda journal: execution.finish_runs(journal, worker, finishes))
 
     def finish_and_claim(
-        self, finishes: Sequence[port.Finish], claim: port.ClaimRuns
+        self, finishes: Sequence[port.FinishAttempt], claim: port.ClaimRuns
     ) -> tuple[port.Finished, port.Claimed]:
         """End attempts, and take queued runs."""
         return self._write(
@@ -156,7 +158,7 @@ class Working(ABC):
 
     # Effects and doubt
 
-    def begin_effect(self, command: BeginEffect) -> Begun:
+    def begin_effect(self, command: BeginEffect) -> EffectGrant:
         """Permit an effect."""
         return self._write(lambda journal: effects.begin_effect(journal, command))
 
@@ -168,11 +170,11 @@ class Working(ABC):
         """Return the ledger of a run's line."""
         return self._read(lambda journal: effects.list_effects(journal, run_id, limit))
 
-    def list_doubts(self, tenant: str | None, limit: int) -> list[DoubtRecord]:
+    def list_doubts(self, tenant: str | None, limit: int) -> list[AmbiguousRun]:
         """Return runs that are in doubt."""
         return self._read(lambda journal: doubts.list_doubts(journal, tenant, limit))
 
-    def settle_doubt(self, command: SettleDoubt) -> RunRecord:
+    def settle_doubt(self, command: ResolveAmbiguousRun) -> RunRecord:
         """Carry out what a person decided about a run in doubt."""
         return self._write(lambda journal: doubts.settle_doubt(journal, command))
 
@@ -192,7 +194,7 @@ class Working(ABC):
         """Record what was found about a run."""
         return self._write(lambda journal: doubts.add_verdict(journal, command))
 
-    def get_scope(self, run_id: RunId) -> Scope:
+    def get_scope(self, run_id: RunId) -> ItemScope:
         """Return what is known of a run's scope."""
         return self._read(lambda journal: scopes.get_scope(journal, run_id))
 
@@ -250,15 +252,15 @@ class Working(ABC):
 
     # Owners
 
-    def mark_gone(self, command: MarkOwner) -> GoneRecord:
+    def mark_gone(self, command: MarkOwner) -> DepartedOwner:
         """Remember that an owner is gone."""
         return self._write(lambda journal: mark_gone(MemorySetting(journal), command))
 
-    def mark_back(self, command: MarkOwner) -> GoneRecord:
+    def mark_back(self, command: MarkOwner) -> DepartedOwner:
         """Forget that an owner is gone."""
         return self._write(lambda journal: mark_back(MemorySetting(journal), command))
 
-    def list_gone(self, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+    def list_gone(self, tenant: str, after: str, limit: int) -> list[DepartedOwner]:
         """Return who is gone, by name."""
         return self._read(lambda journal: list_gone(journal, tenant, after, limit))
 
@@ -320,7 +322,9 @@ class Working(ABC):
             lambda journal: backfilling.list_backfills(journal, tenant, schedule_id, limit)
         )
 
-    def list_slots(self, backfill_id: BackfillId, after: int | None, limit: int) -> list[SlotState]:
+    def list_slots(
+        self, backfill_id: BackfillId, after: int | None, limit: int
+    ) -> list[BackfillOccurrenceRecord]:
         """Return what was done about occurrences."""
         return self._read(
             lambda journal: backfilling.list_slots(journal, backfill_id, after, limit)

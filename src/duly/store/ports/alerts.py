@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from duly.domain.alert_rules import AlertKind
     from duly.domain.alerts import (
+        AlertChange,
         AlertId,
         AlertRecord,
         AlertState,
-        Change,
         DeliveryId,
+        DeliveryOutcome,
         DeliveryRecord,
-        Tried,
     )
     from duly.domain.audit import Actor
     from duly.domain.ids import RunId
@@ -43,7 +43,7 @@ TRIED_MIN = 2
 """From so many attempts that were charged on, a run is found by how often it was tried."""
 
 
-class WatchFence(NamedTuple):
+class WatcherFence(NamedTuple):
     """Who writes, and under which epoch of the watch."""
 
     holder: bytes
@@ -51,7 +51,7 @@ class WatchFence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldWatch:
+class RenewWatcherLease:
     """Take the watch, or go on holding it."""
 
     holder: bytes
@@ -76,7 +76,7 @@ class Watch:
     notes: str
 
 
-class TermSort(StrEnum):
+class AlertSettingKind(StrEnum):
     """What people can say about alerts."""
 
     RULE = "rule"
@@ -85,10 +85,10 @@ class TermSort(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TermRecord:
+class AlertSettingRecord:
     """What somebody has said."""
 
-    sort: TermSort
+    sort: AlertSettingKind
     name: str
     tenant: str
     """Of a silence: whose alerts; empty for everybody's."""
@@ -111,10 +111,10 @@ UNSAID = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetTerm:
+class SetAlertSetting:
     """Say something, in place of what was said under that name before."""
 
-    sort: TermSort
+    sort: AlertSettingKind
     name: str
     tenant: str = ""
     terms: Mapping[str, Any]
@@ -130,7 +130,7 @@ class SetTerm:
 class RemoveTerm:
     """Take back what was said."""
 
-    sort: TermSort
+    sort: AlertSettingKind
     name: str
     tenant: str | None = None
     """Only if it is this tenant's; None for anybody's."""
@@ -146,7 +146,7 @@ class Watched:
     now: int
     alerts: tuple[AlertRecord, ...]
     """Pending and open."""
-    terms: tuple[TermRecord, ...]
+    terms: tuple[AlertSettingRecord, ...]
     """Without silences that are over."""
 
 
@@ -154,10 +154,10 @@ class Watched:
 class ApplyAlerts:
     """Write what was decided in one look."""
 
-    fence: WatchFence
+    fence: WatcherFence
     held_at: int
     """When the look began: `Watch.now` of it. Who has held the watch again since looks anew."""
-    changes: tuple[Change, ...]
+    changes: tuple[AlertChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,11 +202,11 @@ class DueDeliveries:
 class SettleDelivery:
     """Write what became of one try."""
 
-    fence: WatchFence
+    fence: WatcherFence
     id: DeliveryId
     tries: int
     """How often it had been tried before this one."""
-    tried: Tried
+    tried: DeliveryOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +251,7 @@ class NewlyDead(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class UnusualRuns:
     """Runs that are out of the ordinary."""
 
     now: int
@@ -270,7 +270,7 @@ class Trouble:
 class AlertingStore(Protocol):
     """What watchers do, and what people look at and say."""
 
-    def hold_watch(self, command: HoldWatch) -> Watch:
+    def hold_watch(self, command: RenewWatcherLease) -> Watch:
         """Take the watch if nobody has it or its holder's time is over; else renew it if it's ours.
 
         By the store's clock. The epoch grows each time it changes hands. Another's is left alone,
@@ -278,7 +278,7 @@ class AlertingStore(Protocol):
         """
         ...
 
-    def release_watch(self, fence: WatchFence) -> None:
+    def release_watch(self, fence: WatcherFence) -> None:
         """Give up the watch, if it is still ours at that epoch."""
         ...
 
@@ -334,7 +334,7 @@ class AlertingStore(Protocol):
         """
         ...
 
-    def set_alert_term(self, command: SetTerm) -> TermRecord:
+    def set_alert_term(self, command: SetAlertSetting) -> AlertSettingRecord:
         """Keep what was said; audited as `alert-rule.set` and so on, with before and after.
 
         Conflict when it was to be new and is there, or is another tenant's; Outdated when it was to
@@ -350,10 +350,10 @@ class AlertingStore(Protocol):
         """
         ...
 
-    def list_alert_terms(self, sort: TermSort) -> list[TermRecord]:
+    def list_alert_terms(self, sort: AlertSettingKind) -> list[AlertSettingRecord]:
         """Return what was said of a sort, by name; of silences those that are not over."""
         ...
 
-    def find_trouble(self, command: FindTrouble) -> Trouble:
+    def find_trouble(self, command: FindTrouble) -> UnusualRuns:
         """Return runs that are out of the ordinary; the cost has a bound."""
         ...

@@ -106,7 +106,7 @@ class SessionRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerKey:
+class IdempotencyKey:
     """Which order an answer belongs to."""
 
     tenant: str
@@ -117,16 +117,16 @@ class AnswerKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeginAnswer:
+class BeginRequest:
     """Announce that an order is about to be carried out."""
 
-    key: AnswerKey
+    key: IdempotencyKey
     request_hash: bytes
     """Of all that makes it this order: method, path, body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class StoredResponse:
     """What was answered to an order."""
 
     status: int
@@ -134,7 +134,7 @@ class Answer:
     body: bytes
 
 
-class Standing(StrEnum):
+class IdempotencyStatus(StrEnum):
     """What is known of an order that is given under an idempotency key."""
 
     BEGUN = "begun"
@@ -148,15 +148,15 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class IdempotencyCheck:
     """What became of an announcement."""
 
-    standing: Standing
+    standing: IdempotencyStatus
     fence: int = 0
     """If begun: by which it is finished, or taken back."""
     begun_at: int = 0
     """When it was first begun: whoever carries it out after another makes the same ids of it."""
-    answer: Answer | None = None
+    answer: StoredResponse | None = None
     is_taken_over: bool = False
     """If begun: whether somebody had begun it who is gone, and may have carried it out."""
 
@@ -165,13 +165,13 @@ class Announced:
 class FinishAnswer:
     """Keep the answer to an order that was carried out."""
 
-    key: AnswerKey
+    key: IdempotencyKey
     fence: int
-    answer: Answer
+    answer: StoredResponse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Freeze:
+class CreateSelection:
     """Keep a set of runs as it was chosen, so that an order means these and no others."""
 
     id: bytes
@@ -186,7 +186,7 @@ class Freeze:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenSet:
+class StoredSelection:
     """A set of runs as it was chosen."""
 
     id: bytes
@@ -265,7 +265,7 @@ class AccessStore(Protocol):
         """Spend a code: true once, and never for one that has expired; of two at once, for one."""
         ...
 
-    def begin_answer(self, command: BeginAnswer) -> Announced:
+    def begin_answer(self, command: BeginRequest) -> IdempotencyCheck:
         """Announce an order under its key, or say what is known of it; of two at once, one begins.
 
         What was begun and not finished within a minute may be begun again, under a higher fence.
@@ -277,15 +277,15 @@ class AccessStore(Protocol):
         """Keep an answer, under the fence that it was begun with; say whether that still holds."""
         ...
 
-    def forget_answer(self, key: AnswerKey, fence: int) -> None:
+    def forget_answer(self, key: IdempotencyKey, fence: int) -> None:
         """Take back an order that was begun and of which nothing was done: it may come again."""
         ...
 
-    def freeze(self, command: Freeze) -> FrozenSet:
+    def freeze(self, command: CreateSelection) -> StoredSelection:
         """Keep a set of runs; the caller's oldest make room where there are too many."""
         ...
 
-    def find_frozen(self, frozen: bytes, tenant: str) -> FrozenSet | None:
+    def find_frozen(self, frozen: bytes, tenant: str) -> StoredSelection | None:
         """Return a set that has not expired, if it is this tenant's."""
         ...
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.backfill import (
         BackfillMode,
+        BackfillOccurrenceKind,
         BackfillOrder,
         BackfillStatus,
         Planned,
         Slot,
-        SlotClass,
     )
     from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.store.ports.dispatch import Fence, FireResult
@@ -32,11 +32,11 @@ STEP_MAX = 100
 """How many occurrences a step looks at."""
 
 
-class SlotState(NamedTuple):
+class BackfillOccurrenceRecord(NamedTuple):
     """What a backfill has done about an occurrence."""
 
     scheduled_for: int
-    kind: SlotClass
+    kind: BackfillOccurrenceKind
     """What it was when its turn had come."""
     run_id: RunId | None
     """The run that was made; None if none was."""
@@ -57,7 +57,7 @@ class BackfillRecord:
     """Not included."""
     mode: BackfillMode
     order: BackfillOrder
-    classes: frozenset[SlotClass]
+    classes: frozenset[BackfillOccurrenceKind]
     """Of which occurrences runs are made."""
     per_minute: int
     concurrency: int
@@ -91,7 +91,7 @@ class CreateBackfill:
     until: int
     mode: BackfillMode
     order: BackfillOrder
-    classes: frozenset[SlotClass]
+    classes: frozenset[BackfillOccurrenceKind]
     per_minute: int
     concurrency: int
     cursor: int
@@ -164,7 +164,9 @@ class BackfillStore(Protocol):
         """Return backfills, newest first; of one schedule, or of all."""
         ...
 
-    def list_slots(self, backfill_id: BackfillId, after: int | None, limit: int) -> list[SlotState]:
+    def list_slots(
+        self, backfill_id: BackfillId, after: int | None, limit: int
+    ) -> list[BackfillOccurrenceRecord]:
         """Return what was done about occurrences, by their time, those later than `after`."""
         ...
 

@@ -22,13 +22,13 @@ from typing import (
 
 from duly.domain.enums import Lane, Origin
 from duly.domain.fire_planning import Plan, PlannedRun, Settlement
-from duly.domain.schedules import Pending
+from duly.domain.schedules import NextOccurrence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from duly.domain.ids import RunId, ScheduleId
-    from duly.domain.schedules import Definition, Owed
+    from duly.domain.schedules import CatchUpRange, Definition
 
 
 MemberId = NewType("MemberId", int)
@@ -44,7 +44,7 @@ class MemberKind(StrEnum):
     WORKER = "worker"
 
 
-class Standing(StrEnum):
+class WorkerStatus(StrEnum):
     """Why a worker claims nothing, though it is alive (A1)."""
 
     DRAINING = "draining"
@@ -92,7 +92,7 @@ class Member:
     running: int = 0
     """How many runs it holds; told by `status` alone."""
     queues: tuple[str, ...] = ()
-    standing: Standing | None = None
+    standing: WorkerStatus | None = None
     """Of a worker that people have taken out of service; None for any other."""
 
 
@@ -280,7 +280,7 @@ class FireOnTime(NamedTuple):
     def plan(self) -> Plan:
         """Return the plan that it stands for."""
         run = PlannedRun(self.run_id, self.scheduled_for, self.due_at, Origin.SCHEDULE, Lane.LIVE)
-        return Plan(Settlement((run,)), Pending(self.next_for, self.next_due))
+        return Plan(Settlement((run,)), NextOccurrence(self.next_for, self.next_due))
 
 
 FireSchedule: TypeAlias = FirePlanned | FireOnTime
@@ -336,10 +336,10 @@ class Fired:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwedRecord:
+class CatchUpRangeRecord:
     """A range of occurrences to be drained, with what is needed to settle it."""
 
-    owed: Owed
+    owed: CatchUpRange
     shard: int
     created_at: int
 
@@ -355,13 +355,13 @@ class DrainOwed:
 
     fence: Fence
     shard: int
-    owed: Owed
+    owed: CatchUpRange
     settlement: Settlement
     """Runs to make, skips to record, and what remains owed (None when the range is done)."""
 
 
 @runtime_checkable
-class FiresAhead(Protocol):
+class PipelinedFires(Protocol):
     """A store that can fire a crowd while whoever has ordered it does something else."""
 
     def begin_fire(self, command: FireTimers) -> Callable[[], Fired] | None:
@@ -449,8 +449,8 @@ class DispatchStore(Protocol):
         ...
 
     def load_owed(
-        self, shards: Sequence[int], limit: int, after: OwedRecord | None = None
-    ) -> list[OwedRecord]:
+        self, shards: Sequence[int], limit: int, after: CatchUpRangeRecord | None = None
+    ) -> list[CatchUpRangeRecord]:
         """Read ranges of schedules that are active or ended, oldest first; on from `after`."""
         ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from duly.domain.effects import Word
+from duly.domain.effects import EffectReport
 from duly.domain.enums import Effects, Origin
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from duly.domain.enums import Finding
     from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
-    from duly.domain.verification import Scope
+    from duly.domain.verification import ItemScope
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Finish, Hold
+    from duly.store.ports.execution import ClaimRef, FinishAttempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class BeginEffect:
     """Ask for permission to do something that can't be taken back."""
 
     worker: MemberId
-    hold: Hold
+    hold: ClaimRef
     effects: Effects
     """What the task declares: whether an effect that may have happened may be repeated."""
     key: str | None = None
@@ -44,7 +44,7 @@ class BeginEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class EffectGrant:
     """The answer, and what the ledger knows of the effect."""
 
     now: int
@@ -57,18 +57,18 @@ class EndEffect:
     """Say that an effect is done, with what it gave; or that it certainly did not happen."""
 
     worker: MemberId
-    hold: Hold
+    hold: ClaimRef
     key: str
     is_done: bool = True
     result: str | None = None
     """As JSON text."""
 
-    def word(self, now: int) -> Word:
+    def word(self, now: int) -> EffectReport:
         """Return what is said, and when."""
-        return Word(self.hold, self.is_done, self.result, now)
+        return EffectReport(self.hold, self.is_done, self.result, now)
 
 
-class DoubtRecord(NamedTuple):
+class AmbiguousRun(NamedTuple):
     """A run that is in doubt, and since when."""
 
     run: RunRecord
@@ -78,7 +78,7 @@ class DoubtRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettleDoubt:
+class ResolveAmbiguousRun:
     """A person's choice about a run that is in doubt."""
 
     tenant: str
@@ -180,7 +180,7 @@ class AddVerdict:
 class EffectsStore(Protocol):
     """What attempts ask before an effect, and what people decide about the doubt it leaves."""
 
-    def begin_effect(self, command: BeginEffect) -> Begun:
+    def begin_effect(self, command: BeginEffect) -> EffectGrant:
         """Permit an effect, durably, before it returns.
 
         By `may_begin` about the claim and, with a key, by `may_repeat` about the ledger of the
@@ -198,7 +198,7 @@ class EffectsStore(Protocol):
         """
         ...
 
-    def finish_within(self, within: object, worker: MemberId, finish: Finish) -> None:
+    def finish_within(self, within: object, worker: MemberId, finish: FinishAttempt) -> None:
         """End an attempt inside a transaction that the store has lent: all or nothing (E4).
 
         The last word before the commit: whatever else is asked of the transaction is a UsageError.
@@ -217,11 +217,11 @@ class EffectsStore(Protocol):
         """
         ...
 
-    def list_doubts(self, tenant: str | None, limit: int) -> list[DoubtRecord]:
+    def list_doubts(self, tenant: str | None, limit: int) -> list[AmbiguousRun]:
         """Return runs that are in doubt, oldest first; of all tenants when none is named."""
         ...
 
-    def settle_doubt(self, command: SettleDoubt) -> RunRecord:
+    def settle_doubt(self, command: ResolveAmbiguousRun) -> RunRecord:
         """Carry out what a person decided about a run that is in doubt.
 
         RETRY and RESUME queue it with a fresh budget, RETRY without its checkpoints; effects that
@@ -266,7 +266,7 @@ class EffectsStore(Protocol):
         """
         ...
 
-    def get_scope(self, run_id: RunId) -> Scope:
+    def get_scope(self, run_id: RunId) -> ItemScope:
         """Return what is known of a run's scope, shared as its ledger is."""
         ...
 

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from duly.domain.ids import RunId
     from duly.domain.outcomes import Conclusion
-    from duly.domain.runs import LogLine, Progress, RunRecord, TaskPolicy, Tries
-    from duly.domain.verification import CheckRun, ScopeReport
-    from duly.store.ports.dispatch import Fence, MemberId, Standing
+    from duly.domain.runs import AttemptCounts, LogLine, Progress, RunRecord, TaskPolicy
+    from duly.domain.verification import CheckRun, ItemReport
+    from duly.store.ports.dispatch import Fence, MemberId, WorkerStatus
 
 WORKER_TTL_US = 15 * 1_000_000
 QUEUES_MAX = 200
 
 
-class Hold(NamedTuple):
+class ClaimRef(NamedTuple):
     """A claim as its worker knows it: which run, under which fence."""
 
     run_id: RunId
@@ -62,7 +62,7 @@ class ClaimRuns:
 class ClaimReader(Protocol):
     """Reads from a row that was claimed what few ask for."""
 
-    def tries(self, row: tuple[Any, ...]) -> Tries:
+    def tries(self, row: tuple[Any, ...]) -> AttemptCounts:
         """Return a run's numbers, with this claim counted in."""
         ...
 
@@ -70,7 +70,7 @@ class ClaimReader(Protocol):
         """Say whether a run is of the live lane."""
         ...
 
-    def record(self, row: tuple[Any, ...], tries: Tries) -> RunRecord:
+    def record(self, row: tuple[Any, ...], tries: AttemptCounts) -> RunRecord:
         """Return all that is known of a run; `state` is running."""
         ...
 
@@ -93,18 +93,18 @@ class ClaimedRun:
     row: tuple[Any, ...]
     """What the store has read, for its reader alone."""
     reader: ClaimReader
-    _tries: Tries | None = field(default=None, init=False)
+    _tries: AttemptCounts | None = field(default=None, init=False)
     _record: RunRecord | None = field(default=None, init=False)
 
     @classmethod
-    def of(cls, record: RunRecord, tries: Tries, claimed_at: int) -> ClaimedRun:
+    def of(cls, record: RunRecord, tries: AttemptCounts, claimed_at: int) -> ClaimedRun:
         """Return a claimed run whose record is at hand."""
         call = record.call
         known = (call.task, call.arguments, call.queue)
         return cls(record.id, tries.fence, claimed_at, *known, (record, tries), _AtHand())
 
     @property
-    def tries(self) -> Tries:
+    def tries(self) -> AttemptCounts:
         """With this claim counted in: its fence, its attempt number, charges before it."""
         if self._tries is None:
             self._tries = self.reader.tries(self.row)
@@ -123,10 +123,10 @@ class ClaimedRun:
         return self.reader.is_live(self.row)
 
     @property
-    def hold(self) -> Hold:
+    def hold(self) -> ClaimRef:
         """Return the claim that every write about it carries."""
         # As Hold(…), without the call in between: it is made for every run.
-        return tuple.__new__(Hold, (self.run_id, self.fence))
+        return tuple.__new__(ClaimRef, (self.run_id, self.fence))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ClaimedRun):
@@ -140,15 +140,15 @@ class ClaimedRun:
 class _AtHand:
     """Reads what is there already."""
 
-    def tries(self, row: tuple[Any, ...]) -> Tries:
-        tries: Tries = row[1]
+    def tries(self, row: tuple[Any, ...]) -> AttemptCounts:
+        tries: AttemptCounts = row[1]
         return tries
 
     def is_live(self, row: tuple[Any, ...]) -> bool:
         record: RunRecord = row[0]
         return record.lane is Lane.LIVE
 
-    def record(self, row: tuple[Any, ...], tries: Tries) -> RunRecord:
+    def record(self, row: tuple[Any, ...], tries: AttemptCounts) -> RunRecord:
         record: RunRecord = row[0]
         return record
 
@@ -167,18 +167,18 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Heartbeat:
     """Stay a member, and ask about what one holds."""
 
     worker: MemberId
-    holds: tuple[Hold, ...] = ()
+    holds: tuple[ClaimRef, ...] = ()
     ttl_us: int = WORKER_TTL_US
     slots: int = 0
     leaked: int = 0
     """Slots that a thread has taken with it."""
 
 
-class StopKind(StrEnum):
+class StopReason(StrEnum):
     """Why a worker must stop one of its attempts."""
 
     CANCEL = "cancel"
@@ -188,25 +188,25 @@ class StopKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopOrder:
     """An attempt that must stop."""
 
-    hold: Hold
-    kind: StopKind
+    hold: ClaimRef
+    kind: StopReason
 
 
 @dataclass(frozen=True, slots=True)
-class Beaten:
+class HeartbeatResult:
     """The store's answer to a beat. Who was declared dead has lost all that it held, or will."""
 
     now: int
     is_alive: bool
-    stops: tuple[Stop, ...]
-    strays: tuple[Hold, ...] = ()
+    stops: tuple[StopOrder, ...]
+    strays: tuple[ClaimRef, ...] = ()
     """Claims of this worker that it did not name: the answer that gave them to it was lost."""
     limits_version: int = 0
     """Of the fleet's limits: who knows an older one loads them again."""
-    standing: Standing | None = None
+    standing: WorkerStatus | None = None
     """Whether people have taken the worker out of service: then it claims nothing. None of one that
     is over, whatever was said of it: it begins anew."""
 
@@ -215,7 +215,7 @@ class Beaten:
 class Report:
     """What an attempt has done since the last report. Empty parts are left as they are."""
 
-    hold: Hold
+    hold: ClaimRef
     started_at: int | None = None
     """When its code began; kept the first time."""
     progress: Progress | None = None
@@ -224,7 +224,7 @@ class Report:
     lines_before: int | None = None
     """How many lines of the attempt were told before these; None when nobody has counted. Those of
     them that are stored already, because an answer was lost, are not stored again."""
-    scope: ScopeReport | None = None
+    scope: ItemReport | None = None
     """What it says about its scope since the last report."""
 
 
@@ -233,7 +233,7 @@ class SaveCheckpoint:
     """Remember a state from which a later attempt of the run can go on."""
 
     worker: MemberId
-    hold: Hold
+    hold: ClaimRef
     partition: str
     """Empty for the run as a whole."""
     state: str
@@ -241,10 +241,10 @@ class SaveCheckpoint:
 
 
 @dataclass(slots=True)
-class Finish:
+class FinishAttempt:
     """How one attempt ended, and what was decided about its run; not frozen, as claimed runs."""
 
-    hold: Hold
+    hold: ClaimRef
     started_at: int | None
     """When its code began, by the store's clock as the worker knows it; None if it never did."""
     conclusion: Conclusion
@@ -257,7 +257,7 @@ class Finish:
     is_answered: bool | None = None
     """Of an attempt that was admitted with a destination: whether the other side did its part, well
     or with a refusal; False: it failed; None: the end tells nothing about it (B2)."""
-    scope: ScopeReport | None = None
+    scope: ItemReport | None = None
     """What it says about its scope since the last report."""
     follow_up: CheckRun | None = None
     """A run that is made of it in the same transaction: the check of its result (E6)."""
@@ -280,7 +280,7 @@ class Finished:
     results: tuple[FinishResult, ...]
 
 
-class LossKind(StrEnum):
+class LostClaimReason(StrEnum):
     """Why a claim is taken from its worker."""
 
     WORKER = "worker"
@@ -293,10 +293,10 @@ class LossKind(StrEnum):
 class LostClaim:
     """A claim that somebody else must settle, with all that is needed to decide how."""
 
-    hold: Hold
-    kind: LossKind
+    hold: ClaimRef
+    kind: LostClaimReason
     worker: MemberId
-    tries: Tries
+    tries: AttemptCounts
     """With this claim counted in."""
     task: str
     policy: TaskPolicy
@@ -315,7 +315,7 @@ class LostClaims:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class LostClaimDecision:
     """What was decided about a lost claim."""
 
     claim: LostClaim
@@ -329,12 +329,12 @@ class SettleLost:
     """Settle lost claims, under the maintenance lease (the backfill lane of shard 0)."""
 
     fence: Fence
-    losses: tuple[Loss, ...]
+    losses: tuple[LostClaimDecision, ...]
     overdue_us: int
 
 
 @runtime_checkable
-class ClaimsAhead(Protocol):
+class PipelinedClaims(Protocol):
     """A store that can be asked for runs while whoever asks does something else."""
 
     def begin_claim(self, command: ClaimRuns) -> Callable[[], Claimed]:
@@ -373,7 +373,7 @@ class ExecutionStore(Protocol):
         """
         ...
 
-    def beat(self, command: Beat) -> Beaten:
+    def beat(self, command: Heartbeat) -> HeartbeatResult:
         """Renew a worker; say which of what it holds must stop.
 
         One that has left or was declared dead stays dead for ever. One whose lease has run out, and
@@ -397,7 +397,7 @@ class ExecutionStore(Protocol):
         """Remember a state of the run, replacing the partition's last; False if not ours."""
         ...
 
-    def finish_runs(self, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
+    def finish_runs(self, worker: MemberId, finishes: Sequence[FinishAttempt]) -> Finished:
         """End attempts: record each, and put its run where the conclusion says.
 
         Each in one transaction; several of them may share one, or be divided over a few.
@@ -417,7 +417,7 @@ class ExecutionStore(Protocol):
         ...
 
     def finish_and_claim(
-        self, finishes: Sequence[Finish], claim: ClaimRuns
+        self, finishes: Sequence[FinishAttempt], claim: ClaimRuns
     ) -> tuple[Finished, Claimed]:
         """End attempts of a worker, then take runs for it: `finish_runs`, and then `claim_runs`.
 

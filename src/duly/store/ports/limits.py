@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly.domain.admission import (
-        Breaker,
-        Verdict,
-    )
+    from duly.domain.admission import AdmissionDecision, Breaker
     from duly.domain.audit import Actor
     from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Hold
+    from duly.store.ports.execution import ClaimRef
 
 
 class BreakerRecord(NamedTuple):
@@ -51,13 +48,13 @@ class Admitted(NamedTuple):
     """What became of those that asked, in the order they were given."""
 
     now: int
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[AdmissionDecision, ...]
 
 
 class Request(NamedTuple):
     """A claim that asks to begin."""
 
-    hold: Hold
+    hold: ClaimRef
     tenant: str
     task: str
     destination: str | None = None

@@ -95,7 +95,7 @@ class SchemaStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IntegrityFinding:
     """Something that a check of a store found wrong."""
 
     what: str
@@ -114,6 +114,6 @@ class SchemaStore(Protocol):
         """Apply what is missing, in order, each in its own transaction; return what was applied."""
         ...
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[IntegrityFinding]:
         """Look for what must never be: damage, broken invariants, changed migrations."""
         ...

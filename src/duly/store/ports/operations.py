@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.errors import Conflict, NotFound
-from duly.store.ports.dispatch import MemberKind, Standing
+from duly.store.ports.dispatch import MemberKind, WorkerStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,12 +26,7 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.enums import RunState
     from duly.domain.ids import RunId, ScheduleId
-    from duly.domain.quotas import (
-        Counted,
-        GoneRecord,
-        Quota,
-        QuotaKey,
-    )
+    from duly.domain.quotas import Counted, DepartedOwner, Quota, QuotaKey
     from duly.domain.runs import RunRecord
     from duly.store.ports.dispatch import Member, MemberId
 
@@ -48,7 +43,7 @@ class MarkOwner:
 class OwnerStore(Protocol):
     """What is said about owners."""
 
-    def mark_gone(self, command: MarkOwner) -> GoneRecord:
+    def mark_gone(self, command: MarkOwner) -> DepartedOwner:
         """Remember that an owner is gone; audited as `owner.gone`.
 
         Said again, it stands as it was said first. When this returns, every schedule that was made
@@ -57,14 +52,14 @@ class OwnerStore(Protocol):
         """
         ...
 
-    def mark_back(self, command: MarkOwner) -> GoneRecord:
+    def mark_back(self, command: MarkOwner) -> DepartedOwner:
         """Forget that an owner is gone, and return what stood there; audited as `owner.back`.
 
         NotFound when they are not gone. Their schedules stay as they are.
         """
         ...
 
-    def list_gone(self, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+    def list_gone(self, tenant: str, after: str, limit: int) -> list[DepartedOwner]:
         """Return who is gone, by name, after a name; with how many schedules are still active."""
         ...
 
@@ -218,7 +213,7 @@ class OrderWorker:
     """Take a worker out of service, or back into it."""
 
     worker: MemberId
-    standing: Standing | None
+    standing: WorkerStatus | None
     """None puts it back."""
     is_fenced: bool = False
     """Of a quarantine: whether what it holds is taken from it."""
@@ -231,7 +226,7 @@ class OrderWorker:
         """Return what the audit trail calls it."""
         if self.standing is None:
             return "worker.released"
-        is_drain = self.standing is Standing.DRAINING
+        is_drain = self.standing is WorkerStatus.DRAINING
         return "worker.drained" if is_drain else "worker.quarantined"
 
 
@@ -262,8 +257,8 @@ def require_orderable(found: Member | None, command: OrderWorker) -> Member:
     if not found.is_alive and not command.is_whole_host:
         remedy = "see who there is: duly worker list"
         raise Conflict("worker", str(command.worker), "is alive no more", remedy)
-    is_drain = command.standing is Standing.DRAINING
-    if is_drain and found.standing is Standing.QUARANTINED:
+    is_drain = command.standing is WorkerStatus.DRAINING
+    if is_drain and found.standing is WorkerStatus.QUARANTINED:
         remedy = f"release it first: duly worker release {command.worker}"
         raise Conflict("worker", str(command.worker), "is in quarantine", remedy)
     return found
@@ -275,7 +270,7 @@ def is_known(found: Member, command: OrderWorker) -> bool:
     return found.standing is command.standing and not is_more
 
 
-def ordered_worker_subject(found: Member, command: OrderWorker) -> Subject:
+def ordered_worker_subject(found: Member, command: OrderWorker) -> AuditSubject:
     """Return what is told of a worker that was taken out of service, or put back."""
     after: dict[str, Any] = {"standing": _text(command.standing), "host": found.host}
     after["process"] = found.process
@@ -284,8 +279,8 @@ def ordered_worker_subject(found: Member, command: OrderWorker) -> Subject:
     if command.is_whole_host:
         after["whole_host"] = True
     before = {"standing": _text(found.standing)}
-    return Subject(name=f"worker {found.id}", before=before, after=after)
+    return AuditSubject(name=f"worker {found.id}", before=before, after=after)
 
 
-def _text(standing: Standing | None) -> str | None:
+def _text(standing: WorkerStatus | None) -> str | None:
     return None if standing is None else str(standing)

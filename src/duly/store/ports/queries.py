@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from duly.domain.verification import Scope
+from duly.domain.verification import ItemScope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
         AttemptRecord,
         DelayedRecord,
         LineRecord,
-        OccurrenceVerdict,
+        OccurrenceStatus,
         ProgressRecord,
         RunRecord,
         SkipRecord,
     )
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.schedules import CatchUpRange, Definition, ScheduleRecord
     from duly.domain.vitals import DefinitionRecord, LastEnds, RunSpan, RunVital, VitalsFilter
     from duly.store.ports.dispatch import LeaseRecord, Member, MemberId
     from duly.store.ports.effects import VerdictRecord
@@ -44,7 +44,7 @@ FIRST_DELAYED: DelayedPlace = (-(1 << 63), bytes(16))
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ScheduleSnapshot:
     """A schedule and the store's now, read together: what a decision is based on."""
 
     record: ScheduleRecord
@@ -188,7 +188,9 @@ class ReadingStore(Protocol):
         """Return the store's clock."""
         ...
 
-    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
+    def get_schedule(
+        self, schedule_id: ScheduleId, tenant: str | None = None
+    ) -> ScheduleSnapshot | None:
         """Return a schedule, deleted or not; with a tenant, only if it is theirs.
 
         As with runs below, what is another's costs what is not there costs: nobody learns by the
@@ -196,7 +198,7 @@ class ReadingStore(Protocol):
         """
         ...
 
-    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+    def find_schedule(self, tenant: str, name: str) -> ScheduleSnapshot | None:
         """Return the schedule of a name; of deleted ones the last, and only if no other has it."""
         ...
 
@@ -292,11 +294,11 @@ class ReadingStore(Protocol):
         """
         ...
 
-    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[Owed]:
+    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[CatchUpRange]:
         """Return the ranges a schedule still owes, oldest first; of more, the oldest."""
         ...
 
-    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceStatus]:
         """Say what is known about each expected occurrence: one verdict for each (M1, D6)."""
         ...
 
@@ -427,7 +429,7 @@ EFFECTS_MAX = 1_000
 """So many effects of each run are read as evidence."""
 
 
-class Judged(NamedTuple):
+class OccurrenceStatuses(NamedTuple):
     """A schedule, and the occurrences of it that are asked about."""
 
     schedule_id: ScheduleId
@@ -452,13 +454,13 @@ class Findings(NamedTuple):
 
     verdicts: tuple[VerdictRecord, ...] = ()
     """Of its checks, oldest first."""
-    scope: Scope = Scope()
+    scope: ItemScope = ItemScope()
 
 
 class SurveyStore(Protocol):
     """What anybody may look at, many at once."""
 
-    def judge_many(self, asked: Sequence[Judged]) -> list[list[OccurrenceVerdict]]:
+    def judge_many(self, asked: Sequence[OccurrenceStatuses]) -> list[list[OccurrenceStatus]]:
         """Say what `judge` says of each, in the order in which they were asked about."""
         ...
 

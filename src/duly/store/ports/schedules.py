@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from duly.domain.enums import Lane, Origin, Overlap
     from duly.domain.ids import RunId, ScheduleId
     from duly.domain.runs import DelayedRecord, RunRecord
-    from duly.domain.schedule_changes import Change
-    from duly.domain.schedules import Call, Definition, Pending, ScheduleRecord
+    from duly.domain.schedule_changes import ScheduleChange
+    from duly.domain.schedules import Call, Definition, NextOccurrence, ScheduleRecord
 
 NEAR_US = 120 * 1_000_000
 """What falls due within this time of being written is announced on the arrivals feed, because a
@@ -34,7 +34,7 @@ class CreateSchedule:
     tenant: str
     name: str
     definition: Definition
-    pending: Pending
+    pending: NextOccurrence
     owner: str | None
     declared_by: str | None
     actor: Actor
@@ -54,8 +54,8 @@ class ChangeSchedule:
 
     id: ScheduleId
     expected_version: int
-    expected_pending: Pending | None
-    change: Change
+    expected_pending: NextOccurrence | None
+    change: ScheduleChange
     actor: Actor
     tenant: str | None = None
     """Whose it must be; None for the system's own orders, which are about any."""

@@ -264,7 +264,7 @@ KINDS_BY_NAME = {kind.name: kind for kind in KINDS}
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class TransferUnit:
     """What is moved together, or not at all."""
 
     kind: Kind
@@ -287,7 +287,7 @@ class Exported:
     """The oldest schema that a program must know to be trusted with these promises."""
     alive: int
     """How many dispatchers and workers were members then."""
-    bundles: Iterator[Bundle]
+    bundles: Iterator[TransferUnit]
 
 
 class OnConflict(StrEnum):
@@ -308,7 +308,7 @@ class ImportPromises:
     source: str
     as_of: int
     program_min: int
-    bundles: Iterable[Bundle]
+    bundles: Iterable[TransferUnit]
     on_conflict: OnConflict
     actor: Actor
     is_dry_run: bool = False

@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from duly.store.ports.auth import (
         AddSession,
         AddToken,
-        Announced,
-        AnswerKey,
-        BeginAnswer,
+        BeginRequest,
+        CreateSelection,
         FinishAnswer,
-        Freeze,
-        FrozenSet,
+        IdempotencyCheck,
+        IdempotencyKey,
         NoteRefusals,
         RevokeToken,
         SessionRecord,
+        StoredSelection,
     )
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.work import Work
@@ -231,7 +231,7 @@ class PostgresAccess:
         with self._connections.statement() as session:
             return session.run(SPEND_CODE, (secret_hash,)) == 1
 
-    def begin_answer(self, command: BeginAnswer) -> Announced:
+    def begin_answer(self, command: BeginRequest) -> IdempotencyCheck:
         """Announce an order, or say what is known of it."""
         of_order = _of_order(command.key)
         with self._connections.write() as work:
@@ -255,12 +255,12 @@ class PostgresAccess:
             values = (*_of_order(command.key), command.fence, *told)
             return session.run(FINISH_ANSWER, values) == 1
 
-    def forget_answer(self, key: AnswerKey, fence: int) -> None:
+    def forget_answer(self, key: IdempotencyKey, fence: int) -> None:
         """Take back an order of which nothing was done."""
         with self._connections.statement() as session:
             session.run(FORGET_ANSWER, (*_of_order(key), fence, NOBODY))
 
-    def freeze(self, command: Freeze) -> FrozenSet:
+    def freeze(self, command: CreateSelection) -> StoredSelection:
         """Keep a set of runs."""
         with self._connections.write() as work:
             whose = (command.tenant, command.made_by)
@@ -270,7 +270,7 @@ class PostgresAccess:
             work.session.run(INSERT_FROZEN, (uid(kept.id), *whose, *what))
             return kept
 
-    def find_frozen(self, frozen: bytes, tenant: str) -> FrozenSet | None:
+    def find_frozen(self, frozen: bytes, tenant: str) -> StoredSelection | None:
         """Return a set that has not expired, if it is this tenant's."""
         with self._connections.statement() as session:
             row = first(session, FIND_FROZEN, (uid(frozen), tenant))
@@ -285,5 +285,5 @@ def forget_access(work: Work, limit: int) -> int:
     return gone + work.session.run(FORGET_TOKENS, (work.now - TOKENS_KEPT_US, limit - gone))
 
 
-def _of_order(key: AnswerKey) -> tuple[str, str | None, str]:
+def _of_order(key: IdempotencyKey) -> tuple[str, str | None, str]:
     return key.tenant, uid(key.principal), key.key

@@ -21,10 +21,10 @@ from psycopg import errors
 
 from duly.domain.enums import Origin, RunState
 from duly.domain.ids import shard_of
-from duly.domain.policies import Coming
-from duly.domain.runs import DelayedRecord, Tries
+from duly.domain.policies import GateEntryOutcome
+from duly.domain.runs import AttemptCounts, DelayedRecord
 from duly.store import records
-from duly.store.adding import Adding, Known, delayed_row, roots_of
+from duly.store.adding import Adding, EarlierRequest, delayed_row, roots_of
 from duly.store.gates import in_the_way
 from duly.store.gathering import LANE_OFFSETS, ordered_row
 from duly.store.ports.schedules import NEAR_US, AddedRun
@@ -55,13 +55,13 @@ from duly.store.runs_alike import alike_later
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.domain.ids import RunId, ScheduleId
     from duly.store.ports.schedules import AddRuns, NewRun
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
     from duly.store.records import Row
-    from duly.store.runs_alike import RunsAlike
+    from duly.store.runs_alike import UniformRuns
 
 DELAYED_BY_IDS = f"{rows.DELAYED} WHERE id = ANY($1::uuid[])"
 RUNS_BY_IDS = f"{rows.RUN} WHERE r.id = ANY($1::uuid[])"
@@ -208,7 +208,7 @@ def _add_plain(session: Session, command: AddRuns, shards: int) -> Plain | None:
     return _plainly_added(command, now) if is_plain else None
 
 
-def _add_later(session: Session, alike: RunsAlike, shards: int) -> Plain | None:
+def _add_later(session: Session, alike: UniformRuns, shards: int) -> Plain | None:
     """Make runs that are alike and to come; None if their time has come: nothing is written."""
     due = (alike.due_at, 0) if alike.due_at is not None else (alike.delay_us, 1)
     values = (
@@ -302,7 +302,7 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
 class _Seen:
     """What a command's decisions are based on, read at once for all of its runs."""
 
-    known: dict[RunId, Known]
+    known: dict[RunId, EarlierRequest]
     schedules: dict[ScheduleId, tuple[str, str, str]]
     pending: dict[tuple[str, str], DelayedRecord]
 
@@ -328,19 +328,19 @@ def _look(work: Work, command: AddRuns) -> _Seen:
     return seen
 
 
-def _known(session: Session, ids: Sequence[RunId]) -> dict[RunId, Known]:
+def _known(session: Session, ids: Sequence[RunId]) -> dict[RunId, EarlierRequest]:
     """Return what requests that were made before have become.
 
     What is pending is read first: what fires in between is among the runs then.
     """
-    known: dict[RunId, Known] = {}
+    known: dict[RunId, EarlierRequest] = {}
     asked = Uuids(ids)
     for row in session.rows(DELAYED_BY_IDS, (asked,)):
         pending = records.delayed_record(row)
-        known[pending.id] = Known(pending, pending.due_at, pending.fingerprint)
+        known[pending.id] = EarlierRequest(pending, pending.due_at, pending.fingerprint)
     for row in session.rows(RUNS_BY_IDS, (asked,)):
         run = records.run_record(row)
-        known[run.id] = Known(run, run.not_before)
+        known[run.id] = EarlierRequest(run, run.not_before)
     return known
 
 
@@ -355,9 +355,9 @@ class _PostgresAdding(Adding):
         self._replaced: list[DelayedRecord] = []
         self._runs: list[Row] = []
         self._kept: dict[bytes, Row] = {}
-        self._entries: list[tuple[str, Subject]] = []
+        self._entries: list[tuple[str, AuditSubject]] = []
 
-    def known(self, new: NewRun) -> Known | None:
+    def known(self, new: NewRun) -> EarlierRequest | None:
         return self._seen.known.get(new.id)
 
     def schedule(self, schedule_id: ScheduleId) -> tuple[str, str, str] | None:
@@ -372,7 +372,7 @@ class _PostgresAdding(Adding):
             self.flush()
         assert pending.key is not None, "it was found by its key"
         del self._seen.pending[pending.tenant, pending.key]
-        self._seen.known[pending.id] = Known(pending, pending.due_at)
+        self._seen.known[pending.id] = EarlierRequest(pending, pending.due_at)
         self._replaced.append(pending)
 
     def run_at_once(self, new: NewRun, instant: int) -> None:
@@ -380,15 +380,15 @@ class _PostgresAdding(Adding):
         if self._runs and self.by_hand.may_replace(new.id):
             # The run that it replaces may be one of this command: it has to be there to make way.
             self.flush()
-        arrival = self.by_hand.come(new.id, priority, Tries())
-        if arrival.coming is Coming.SKIPPED:
+        arrival = self.by_hand.come(new.id, priority, AttemptCounts())
+        if arrival.coming is GateEntryOutcome.SKIPPED:
             assert new.schedule_id is not None, "others come to no gate"
             raise in_the_way(self.by_hand.schedules[new.schedule_id].name, arrival)
-        self._seen.known[new.id] = Known(new, instant)
+        self._seen.known[new.id] = EarlierRequest(new, instant)
         self._runs.append(ordered_row(new, instant, self.now))
 
     def keep(self, new: NewRun, due_at: int) -> None:
-        self._seen.known[new.id] = Known(new, due_at, new.fingerprint)
+        self._seen.known[new.id] = EarlierRequest(new, due_at, new.fingerprint)
         if new.key is not None:
             self._seen.pending[new.tenant, new.key] = DelayedRecord(
                 id=new.id,
@@ -403,7 +403,7 @@ class _PostgresAdding(Adding):
         shard = shard_of(new.id, self._work.shards)
         self._kept[new.id] = delayed_row(new, due_at, self.now, shard)
 
-    def record(self, action: str, subject: Subject) -> None:
+    def record(self, action: str, subject: AuditSubject) -> None:
         self._entries.append((action, subject))
 
     def flush(self) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.admission import Books, BreakerState
+from duly.domain.admission import AdmissionState, BreakerState
 from duly.domain.ids import RunId, shard_of
-from duly.domain.limits import Pace, cap_gate
+from duly.domain.limits import RateState, cap_gate
 from duly.domain.outcomes import not_begun
 from duly.domain.runs import Reason
 from duly.store.admission import Admission, AskingClaim
@@ -49,11 +49,11 @@ from duly.store.work_rulings import put_off_tries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from duly.domain.admission import Breaker, Verdict
+    from duly.domain.admission import AdmissionDecision, Breaker
     from duly.domain.limits import Limits
-    from duly.domain.runs import Tries
+    from duly.domain.runs import AttemptCounts
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Hold
+    from duly.store.ports.execution import ClaimRef
     from duly.store.ports.limits import Request
     from duly.store.postgres.ending import Claim
     from duly.store.postgres.work import Work
@@ -104,7 +104,7 @@ class PostgresAdmission(Admission):
         self._held: dict[RunId, dict[str, int]] = {}
         self._turns: dict[RunId, int] = {}
 
-    def claims(self, worker: MemberId, holds: Sequence[Hold]) -> Mapping[Hold, AskingClaim]:
+    def claims(self, worker: MemberId, holds: Sequence[ClaimRef]) -> Mapping[ClaimRef, AskingClaim]:
         """Return those claims that are the worker's under that fence, and keep them so."""
         self._claims = lock_claims(self._work, [run_id for run_id, _ in holds])
         self.now = self._work.look_at_the_clock()
@@ -138,7 +138,7 @@ class PostgresAdmission(Admission):
         self._turns = {RunId(run_id): at for run_id, at in found}
         return self._turns
 
-    def books(self, places: Sequence[str], destinations: Sequence[str]) -> Books:
+    def books(self, places: Sequence[str], destinations: Sequence[str]) -> AdmissionState:
         """Return places, paces and breakers as they are now."""
         names = Texts(places)
         assert self._limits is not None, "limits are asked for first"
@@ -146,10 +146,10 @@ class PostgresAdmission(Admission):
         gates = Texts([cap_gate(place) for place in places])
         waiting = self._session.rows(COUNT_WAITING, (names, gates, Int4s(most)))
         paces = self._session.rows(PACES_OF, (names,))
-        return Books(
+        return AdmissionState(
             held=count_held(self._session, places),
             waiting=dict(waiting),
-            paces={place: Pace(*instants) for place, *instants in paces},
+            paces={place: RateState(*instants) for place, *instants in paces},
             breakers=self._breakers(destinations) if destinations else {},
         )
 
@@ -164,7 +164,7 @@ class PostgresAdmission(Admission):
         unwell = [name for name, one in known.items() if one.state is not BreakerState.CLOSED]
         return known | lock_breakers(self._work, unwell) if unwell else known
 
-    def go(self, going: Sequence[tuple[Hold, tuple[str, ...]]]) -> None:
+    def go(self, going: Sequence[tuple[ClaimRef, tuple[str, ...]]]) -> None:
         """Write places of claims that begin, over those they have."""
         if not going:
             return
@@ -177,7 +177,9 @@ class PostgresAdmission(Admission):
         if begun:
             self._session.run(FORGET_TURNS, (Uuids(begun),))
 
-    def put_off(self, later: Sequence[tuple[Hold, Verdict]], turns: Mapping[RunId, int]) -> None:
+    def put_off(
+        self, later: Sequence[tuple[ClaimRef, AdmissionDecision]], turns: Mapping[RunId, int]
+    ) -> None:
         """Let runs wait for their timers."""
         tries = self._end_unbegun([hold.run_id for hold, _ in later])
         rows: list[Row] = []
@@ -191,7 +193,7 @@ class PostgresAdmission(Admission):
             self._work.announce_all("retry", [(row[0], row[2], row[1]) for row in rows])
         note_turns(self._work, turns)
 
-    def stand(self, standing: Sequence[tuple[Hold, str]]) -> None:
+    def stand(self, standing: Sequence[tuple[ClaimRef, str]]) -> None:
         """Let runs stand at the gates of places."""
         tries = self._end_unbegun([hold.run_id for hold, _ in standing])
         rows = [
@@ -201,14 +203,14 @@ class PostgresAdmission(Admission):
             kinds = (Uuids, Texts, Int4s, Int4s, Int4s, OptionalInt8s)
             self._session.run(STAND_ALL, (self._work.now, *encoded(rows, kinds)))
 
-    def _end_unbegun(self, run_ids: Sequence[RunId]) -> dict[RunId, Tries]:
+    def _end_unbegun(self, run_ids: Sequence[RunId]) -> dict[RunId, AttemptCounts]:
         """End claims that have not begun, and leave no record; return their runs' tries."""
         if run_ids:
             self._session.run(DELETE_CLAIMS, (Uuids(sorted(run_ids)),))
             leave_places(self._work, [run_id for run_id in run_ids if self._held.get(run_id)])
         return {run_id: put_off_tries(self._claims[run_id].tries) for run_id in run_ids}
 
-    def cancel(self, holds: Sequence[Hold]) -> None:
+    def cancel(self, holds: Sequence[ClaimRef]) -> None:
         """Close runs as cancelled, which somebody has asked for."""
         ids = [run_id for run_id, _ in holds]
         endings = Endings(self._work, read_facts(self._work, ids))
@@ -216,7 +218,7 @@ class PostgresAdmission(Admission):
             endings.end(self._claims[run_id], not_begun(Reason.NOT_STARTED))
         endings.write()
 
-    def write_books(self, paces: Mapping[str, Pace], breakers: Mapping[str, Breaker]) -> None:
+    def write_books(self, paces: Mapping[str, RateState], breakers: Mapping[str, Breaker]) -> None:
         """Write paces and breakers that have changed."""
         write_paces(self._work, paces)
         write_breakers(self._work, breakers)

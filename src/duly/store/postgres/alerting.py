@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.alerts import WAIT_MAX_US, DeliveryState, Step
+from duly.domain.alerts import WAIT_MAX_US, AlertTransition, DeliveryState
 from duly.store.alert_rulings import (
     ALERT_COLUMNS,
     AUDITED,
@@ -54,20 +54,20 @@ from duly.store.rulings import is_current
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from duly.domain.alerts import AlertId, AlertRecord, Change, DeliveryRecord
+    from duly.domain.alerts import AlertChange, AlertId, AlertRecord, DeliveryRecord
     from duly.store.ports.alerts import (
         AcknowledgeAlert,
         AlertFilter,
+        AlertSettingKind,
+        AlertSettingRecord,
         ApplyAlerts,
         FindTrouble,
-        HoldWatch,
         RemoveTerm,
-        SetTerm,
+        RenewWatcherLease,
+        SetAlertSetting,
         SettleDelivery,
-        TermRecord,
-        TermSort,
-        Trouble,
-        WatchFence,
+        UnusualRuns,
+        WatcherFence,
     )
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import Session
@@ -170,7 +170,7 @@ class PostgresAlerting:
 
     _connections: Connections
 
-    def hold_watch(self, command: HoldWatch) -> Watch:
+    def hold_watch(self, command: RenewWatcherLease) -> Watch:
         """Take the watch, or renew it; who finds it another's writes nothing."""
         with self._connections.statement() as session:
             seen = _watch(command, one(session, READ_WATCH))
@@ -183,7 +183,7 @@ class PostgresAlerting:
                 work.session.run(WRITE_WATCH, row)
             return held
 
-    def release_watch(self, fence: WatchFence) -> None:
+    def release_watch(self, fence: WatcherFence) -> None:
         """Give up the watch, if it is still ours."""
         with self._connections.statement() as session:
             session.run(FREE_WATCH, fence)
@@ -256,7 +256,7 @@ class PostgresAlerting:
             assert noted is not None, "it was there"
             return noted
 
-    def set_alert_term(self, command: SetTerm) -> TermRecord:
+    def set_alert_term(self, command: SetAlertSetting) -> AlertSettingRecord:
         """Keep what was said."""
         with self._connections.write() as work:
             for _ in range(LOOKS_MAX):
@@ -278,19 +278,19 @@ class PostgresAlerting:
             work.record(command.actor, f"alert-{command.sort}.removed", subject)
             return True
 
-    def list_alert_terms(self, sort: TermSort) -> list[TermRecord]:
+    def list_alert_terms(self, sort: AlertSettingKind) -> list[AlertSettingRecord]:
         """Return what was said of a sort."""
         with self._connections.read() as look:
             said = [read_term(row) for row in look.session.rows(LIST_TERMS, (str(sort),))]
             return ordered_terms(said, look.now)
 
-    def find_trouble(self, command: FindTrouble) -> Trouble:
+    def find_trouble(self, command: FindTrouble) -> UnusualRuns:
         """Return runs that are out of the ordinary."""
         with self._connections.read() as look:
             return find_trouble(look, command)
 
 
-def is_watch_ours(work: Work, fence: WatchFence, held_at: int | None = None) -> bool:
+def is_watch_ours(work: Work, fence: WatcherFence, held_at: int | None = None) -> bool:
     """Hold on to the watch, if it is somebody's; put on record who writes and has it not."""
     row = one(work.session, LOCK_WATCH)
     work.look_at_the_clock()
@@ -309,7 +309,7 @@ def forget_alerts(work: Work, limit: int) -> int:
     return len(doomed) + session.run(FORGET_TERMS, (until, limit))
 
 
-def _watch(command: HoldWatch, row: Row) -> Watch:
+def _watch(command: RenewWatcherLease, row: Row) -> Watch:
     """Return whose the watch is, or is to be."""
     epoch, holder, renewed_at, expires_at, name, notes, now = row
     is_free = holder is None or not is_current(renewed_at, expires_at, now)
@@ -328,8 +328,8 @@ def _watch(command: HoldWatch, row: Row) -> Watch:
     )
 
 
-def _apply(work: Work, change: Change) -> None:
-    if change.step is Step.FORGOTTEN:
+def _apply(work: Work, change: AlertChange) -> None:
+    if change.step is AlertTransition.FORGOTTEN:
         work.session.run(FORGET_PENDING, (uid(change.alert.id),))
         return
     work.session.run(WRITE_ALERT, as_values(alert_row(change.alert)))
@@ -356,7 +356,7 @@ def _settle(work: Work, command: SettleDelivery) -> bool:
     return True
 
 
-def _set_term(work: Work, command: SetTerm) -> TermRecord | None:
+def _set_term(work: Work, command: SetAlertSetting) -> AlertSettingRecord | None:
     """Keep what was said; None when another has just said the first word under that name."""
     row = first(work.session, GET_TERM, (str(command.sort), command.name))
     before = None if row is None else read_term(row)

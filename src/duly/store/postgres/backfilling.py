@@ -10,16 +10,16 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from duly.domain.backfill import SlotClass, classify
+from duly.domain.backfill import BackfillOccurrenceKind, classify
 from duly.domain.enums import Lane, Origin, RunState
 from duly.domain.ids import RunId
-from duly.domain.policies import Coming
-from duly.domain.runs import Tries
+from duly.domain.policies import GateEntryOutcome
+from duly.domain.runs import AttemptCounts
 from duly.store.backfill_rows import backfill_record, backfill_row, run_ids_from
 from duly.store.backfill_rulings import root_of
 from duly.store.backfill_work import BackfillWork
-from duly.store.gathering import LANE_OFFSETS, Gathering, RunBefore
-from duly.store.ports.backfill import SlotState
+from duly.store.gathering import LANE_OFFSETS, RunBefore, SettlementBatch
+from duly.store.ports.backfill import BackfillOccurrenceRecord
 from duly.store.postgres.arrays import Int8s, OptionalUuids, Texts, Uuids
 from duly.store.postgres.gates import PostgresGates
 from duly.store.postgres.leases import held_shards
@@ -34,11 +34,11 @@ from duly.store.run_columns import RUN_STATE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.domain.backfill import Planned, Slot
     from duly.domain.ids import BackfillId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.ports.backfill import (
         BackfillRecord,
         ChangeBackfill,
@@ -118,9 +118,9 @@ class PostgresBackfills(BackfillWork):
         self._work = work
         self._gates = PostgresGates(work)
         self._runs: list[Row] = []
-        self._arrivals: dict[bytes, Arrival] = {}
+        self._arrivals: dict[bytes, GateDecision] = {}
         self._roots: list[tuple[RunId, RunId]] = []
-        self._notes: list[SlotState] = []
+        self._notes: list[BackfillOccurrenceRecord] = []
 
     @property
     def now(self) -> int:
@@ -178,7 +178,7 @@ class PostgresBackfills(BackfillWork):
         definition: Definition,
         planned: Planned,
         run_id: RunId,
-        arrival: Arrival,
+        arrival: GateDecision,
     ) -> None:
         """Have a run made: queued, or waiting at its gate."""
         call = definition.call
@@ -190,21 +190,21 @@ class PostgresBackfills(BackfillWork):
             )
         )
         self._arrivals[run_id] = arrival
-        if arrival.coming is Coming.WAITS:
+        if arrival.coming is GateEntryOutcome.WAITS:
             priority = call.priority + LANE_OFFSETS[Lane.BACKFILL]
-            self._gates.stand(run_id, arrival, priority, Tries())
+            self._gates.stand(run_id, arrival, priority, AttemptCounts())
         elif arrival.gate is not None:
             self._gates.take(arrival.gate, run_id)
         root = root_of(record, planned, run_id)
         if root is not None:
             self._roots.append((run_id, root))
 
-    def note(self, backfill_id: BackfillId, slot: SlotState) -> None:
+    def note(self, backfill_id: BackfillId, slot: BackfillOccurrenceRecord) -> None:
         """Have it written down what was done about an occurrence."""
         del backfill_id  # a transaction is about one
         self._notes.append(slot)
 
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
         self._work.record(actor, action, subject)
 
@@ -220,8 +220,10 @@ class PostgresBackfills(BackfillWork):
 
     def _with_windows(self) -> list[Row]:
         """Return the runs, each with the occurrence that was run before it: also by this step."""
-        place, instant = Gathering.WINDOW, itemgetter(Gathering.FOR)
-        asked = [RunBefore(0, row[Gathering.SCHEDULE], row[0], instant(row)) for row in self._runs]
+        place, instant = SettlementBatch.WINDOW, itemgetter(SettlementBatch.FOR)
+        asked = [
+            RunBefore(0, row[SettlementBatch.SCHEDULE], row[0], instant(row)) for row in self._runs
+        ]
         rows: list[Row] = []
         for row, stored in zip(self._runs, Settlements(self._work).ran_before(asked), strict=True):
             earlier = [instant(one) for one in rows if instant(one) < instant(row)]
@@ -278,12 +280,14 @@ def load_backfills(look: Look, limit: int) -> list[BackfillRecord]:
 
 def list_slots(
     look: Look, backfill_id: BackfillId, after: int | None, limit: int
-) -> list[SlotState]:
+) -> list[BackfillOccurrenceRecord]:
     """Return what was done about occurrences, by their time."""
     since = BEFORE_ALL if after is None else after
     found = look.session.rows(LIST_SLOTS, (uid(backfill_id), since, limit))
     return [
-        SlotState(at, SlotClass(kind), None if run_id is None else RunId(run_id))
+        BackfillOccurrenceRecord(
+            at, BackfillOccurrenceKind(kind), None if run_id is None else RunId(run_id)
+        )
         for at, kind, run_id in found
     ]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from duly.domain.ids import RunId
 from duly.domain.runs import LINES_PER_ATTEMPT_MAX
-from duly.store.ports.dispatch import Standing
-from duly.store.ports.execution import Beaten, Hold, Stop, StopKind
+from duly.store.ports.dispatch import WorkerStatus
+from duly.store.ports.execution import ClaimRef, HeartbeatResult, StopOrder, StopReason
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, Texts, Uuids
 from duly.store.postgres.scopes import write_scopes
 from duly.store.postgres.session import one, uid
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from duly.domain.runs import LogLine, Progress
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Beat, Report, SaveCheckpoint
+    from duly.store.ports.execution import Heartbeat, Report, SaveCheckpoint
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 
@@ -100,7 +100,7 @@ RETURNING 1"""
 READ_CHECKPOINTS = "SELECT partition, state FROM duly.checkpoints WHERE run_id = $1::uuid"
 
 
-def beat(session: Session, command: Beat) -> tuple[Beaten, int]:
+def beat(session: Session, command: Heartbeat) -> tuple[HeartbeatResult, int]:
     """Renew a worker unless it was declared dead; say what must stop, and the schema's age."""
     holds = command.holds
     values = (
@@ -112,17 +112,21 @@ def beat(session: Session, command: Beat) -> tuple[Beaten, int]:
         Int4s([hold.fence for hold in holds]),
     )
     now, is_alive, program_min, version, gone, asked, told = one(session, BEAT, values)
-    kinds = dict.fromkeys(gone or (), StopKind.GONE) | dict.fromkeys(asked or (), StopKind.CANCEL)
-    stops = tuple(Stop(holds[place - 1], kind) for place, kind in sorted(kinds.items()))
-    standing = None if told is None else Standing(told)
-    return Beaten(now, is_alive, stops, limits_version=version, standing=standing), program_min
+    kinds = dict.fromkeys(gone or (), StopReason.GONE) | dict.fromkeys(
+        asked or (), StopReason.CANCEL
+    )
+    stops = tuple(StopOrder(holds[place - 1], kind) for place, kind in sorted(kinds.items()))
+    standing = None if told is None else WorkerStatus(told)
+    return HeartbeatResult(
+        now, is_alive, stops, limits_version=version, standing=standing
+    ), program_min
 
 
-def find_strays(session: Session, command: Beat) -> tuple[Hold, ...]:
+def find_strays(session: Session, command: Heartbeat) -> tuple[ClaimRef, ...]:
     """Return what a worker holds and did not name."""
     named = frozenset(command.holds)
     found = [
-        Hold(RunId(run_id), fence) for run_id, fence in session.rows(STRAYS, (command.worker,))
+        ClaimRef(RunId(run_id), fence) for run_id, fence in session.rows(STRAYS, (command.worker,))
     ]
     return tuple(hold for hold in found if hold not in named)
 
@@ -195,7 +199,7 @@ def _write_trace(work: Work, reports: Sequence[Report], counts: dict[RunId, int]
     write_scopes(work, [(one.hold, one.scope) for one in reports])
 
 
-def write_steps(work: Work, steps: Sequence[tuple[Hold, Progress]]) -> None:
+def write_steps(work: Work, steps: Sequence[tuple[ClaimRef, Progress]]) -> None:
     """Remember steps of progress."""
     if steps:
         values = (
@@ -209,7 +213,7 @@ def write_steps(work: Work, steps: Sequence[tuple[Hold, Progress]]) -> None:
         work.session.run(INSERT_STEPS, values)
 
 
-def write_lines(work: Work, told: Sequence[tuple[Hold, int, Sequence[LogLine]]]) -> None:
+def write_lines(work: Work, told: Sequence[tuple[ClaimRef, int, Sequence[LogLine]]]) -> None:
     """Keep lines of attempts, as many as each may have beside those that it has."""
     lines = [
         (hold, line)

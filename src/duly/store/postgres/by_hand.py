@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.enums import Overlap
-from duly.domain.policies import Coming
+from duly.domain.policies import GateEntryOutcome
 from duly.store.gates import FREE, comer_again, comer_by_hand
 from duly.store.postgres.arrays import Uuids
 from duly.store.postgres.gates import PostgresGates
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.ids import RunId, ScheduleId
-    from duly.domain.runs import RunRecord, Tries
+    from duly.domain.runs import AttemptCounts, RunRecord
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.gates import Arrival, Comer
+    from duly.store.gates import GateDecision, IncomingRun
     from duly.store.ports.schedules import NewRun
     from duly.store.postgres.work import Work
 
@@ -37,10 +37,10 @@ class ByHand:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._gates = PostgresGates(work)
-        self._comers: dict[RunId, tuple[ScheduleId, Comer]] = {}
+        self._comers: dict[RunId, tuple[ScheduleId, IncomingRun]] = {}
         self._went_ahead: dict[ScheduleId, RunId] = {}
         self.schedules: dict[ScheduleId, ScheduleRecord] = {}
-        self.arrivals: dict[bytes, Arrival] = {}
+        self.arrivals: dict[bytes, GateDecision] = {}
         """What was decided about those that have come."""
 
     def expect_new(self, asked: Sequence[NewRun]) -> None:
@@ -79,17 +79,17 @@ class ByHand:
         self._gates.lock_all({comer.gate for comer in comers if comer.gate is not None})
         self._gates.foresee([*self._comers], [comer.last_let_go for comer in comers])
 
-    def come(self, run_id: RunId, priority: int, tries: Tries) -> Arrival:
+    def come(self, run_id: RunId, priority: int, tries: AttemptCounts) -> GateDecision:
         """Let a run come to its gate; whoever asks writes it, unless it is skipped."""
         if run_id not in self._comers:
             return FREE
         schedule_id, comer = self._comers[run_id]
         last = self._went_ahead.get(schedule_id, comer.last_let_go)
         arrival = self._gates.arrive(comer._replace(last_let_go=last))
-        if arrival.coming is Coming.SKIPPED:
+        if arrival.coming is GateEntryOutcome.SKIPPED:
             return arrival
         self.arrivals[run_id] = arrival
-        if arrival.coming is Coming.WAITS:
+        if arrival.coming is GateEntryOutcome.WAITS:
             self._gates.stand(run_id, arrival, priority, tries)
             return arrival
         if arrival.gate is not None:
@@ -106,7 +106,7 @@ class ByHand:
 
     def is_waiting(self, run_id: RunId) -> bool:
         """Say whether one that has come waits at its gate."""
-        return self.arrivals.get(run_id, FREE).coming is Coming.WAITS
+        return self.arrivals.get(run_id, FREE).coming is GateEntryOutcome.WAITS
 
     def write(self) -> None:
         """Note on their schedules which runs have gone ahead."""

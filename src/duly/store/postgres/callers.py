@@ -16,7 +16,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from duly.errors import StoreUnavailable, UsageError
-from duly.store.caller_transactions import Awaiting, is_a, session_of, unwrapped
+from duly.store.caller_transactions import AwaitedConnection, is_a, session_of, unwrapped
 from duly.store.postgres.failures import failure
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Callers:
     """What the caller knows it as."""
     begin: str
     """How he begins a transaction on it."""
-    awaiting: Awaiting | None = None
+    awaiting: AwaitedConnection | None = None
     """How statements get to its event loop, if it belongs to one."""
     after_commit: Callable[[Callable[[], None]], None] | None = None
     """Has something done after the caller's commit, where somebody says when that is."""
@@ -52,7 +52,7 @@ class Callers:
 
 def find(given: object, name: str) -> Callers:
     """Find the connection behind what the caller gave; refuse what can't be joined."""
-    awaiting = given if isinstance(given, Awaiting) else None
+    awaiting = given if isinstance(given, AwaitedConnection) else None
     connection = session_of(unwrapped(given))
     if isinstance(connection, (Connection, AsyncConnection)):
         return _known(Callers(connection, connection, _BEGIN, awaiting))
@@ -83,7 +83,7 @@ def _is_of_sqlalchemy(value: object) -> bool:
     )
 
 
-def _of_sqlalchemy(given: Any, awaiting: Awaiting | None) -> Callers:  # noqa: ANN401 - its types are not ours
+def _of_sqlalchemy(given: Any, awaiting: AwaitedConnection | None) -> Callers:  # noqa: ANN401 - its types are not ours
     """Find it behind a connection or a session, which then has begun its transaction."""
     is_session = is_a(given, "sqlalchemy.orm", "Session")
     connection = given.connection() if is_session else given
@@ -96,7 +96,7 @@ def _of_sqlalchemy(given: Any, awaiting: Awaiting | None) -> Callers:  # noqa: A
     return found
 
 
-async def _of_async_sqlalchemy(given: Any, awaiting: Awaiting) -> Callers:  # noqa: ANN401 - as above
+async def _of_async_sqlalchemy(given: Any, awaiting: AwaitedConnection) -> Callers:  # noqa: ANN401 - as above
     """Find it behind what SQLAlchemy awaits; on the event loop."""
     is_session = is_a(given, "sqlalchemy.ext.asyncio", "AsyncSession")
     connection = await given.connection() if is_session else given
@@ -127,7 +127,7 @@ def _ring_once(session: Any) -> None:  # noqa: ANN401 - as above
             ring()
 
 
-def _of_django(given: Any, awaiting: Awaiting | None) -> Callers:  # noqa: ANN401 - as above
+def _of_django(given: Any, awaiting: AwaitedConnection | None) -> Callers:  # noqa: ANN401 - as above
     """Find it behind a connection of Django's, which must be inside of `atomic`."""
     if awaiting is not None:
         remedy = "call app.enqueue in the thread it belongs to (sync_to_async)"

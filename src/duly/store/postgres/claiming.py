@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.enums import Lane, RunState
-from duly.domain.runs import TIMEOUT_DEFAULT_US, Tries
+from duly.domain.runs import TIMEOUT_DEFAULT_US, AttemptCounts
 from duly.store.ports.execution import Claimed, ClaimedRun, ClaimRuns
 from duly.store.postgres.arrays import Int4s, Text, Texts, Uuids
 from duly.store.postgres.rotation import ERAS
@@ -450,13 +450,13 @@ class _Reader:
     def __init__(self, worker: MemberId) -> None:
         self._worker = worker
 
-    def tries(self, row: Row) -> Tries:
-        return Tries._make(row[4:8])
+    def tries(self, row: Row) -> AttemptCounts:
+        return AttemptCounts._make(row[4:8])
 
     def is_live(self, row: Row) -> bool:
         return bool(row[_LANE] == Lane.LIVE)
 
-    def record(self, row: Row, tries: Tries) -> RunRecord:
+    def record(self, row: Row, tries: AttemptCounts) -> RunRecord:
         now, run_id, task, arguments, queue = row[0], row[3], row[8], row[9], row[10]
         name, definition, error = row[-3:] if row[11] else (row[12], None, None)
         tenant, schedule_id, number, key, priority, origin, lane, *rest = row[_ITSELF]

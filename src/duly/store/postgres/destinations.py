@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.admission import Breaker, reset_of
-from duly.domain.limits import LimitKind, Why, scope_of, why_text
+from duly.domain.limits import LimitKind, LimitReason, scope_of, why_text
 from duly.store.admission import (
     BREAKERS_KEPT_US,
     fold,
@@ -114,7 +114,7 @@ def reset_breaker(work: Work, destination: str, actor: Actor) -> BreakerRecord:
     reset = reset_of(known, now)
     write_breakers(work, {destination: reset})
     # Whoever puts one off has locked the breaker: all of them are there by now.
-    waiting = list_put_off(work, why_text(Why.BREAKER, destination))
+    waiting = list_put_off(work, why_text(LimitReason.BREAKER, destination))
     call_back(work, waiting, spread_again(len(waiting), now))
     work.record(actor, "breaker.reset", reset_breaker_subject(destination, known))
     place = scope_of(LimitKind.DESTINATION, destination)

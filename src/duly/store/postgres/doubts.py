@@ -14,8 +14,8 @@ from psycopg import errors
 
 from duly.domain.effects import Choice
 from duly.domain.enums import Finding, Lane, RunState
-from duly.domain.policies import Coming
-from duly.domain.runs import Reason, Tries
+from duly.domain.policies import GateEntryOutcome
+from duly.domain.runs import AttemptCounts, Reason
 from duly.store import records
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
@@ -32,7 +32,7 @@ from duly.store.effect_rulings import (
 )
 from duly.store.gates import in_the_way
 from duly.store.gathering import LANE_OFFSETS
-from duly.store.ports.effects import FREE_TASK, DoubtRecord, TaskOrder, VerdictRecord
+from duly.store.ports.effects import FREE_TASK, AmbiguousRun, TaskOrder, VerdictRecord
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import Uuids
 from duly.store.postgres.by_hand import ByHand
@@ -51,7 +51,7 @@ from duly.store.work_rulings import retried_tries, unknown_run
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
-    from duly.store.ports.effects import AddVerdict, OrderTask, Rerun, SettleDoubt
+    from duly.store.ports.effects import AddVerdict, OrderTask, Rerun, ResolveAmbiguousRun
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 
@@ -90,7 +90,7 @@ LOOKS_MAX = 5
 """How often a run may come into doubt or leave it while we look at it."""
 
 
-def list_doubts(session: Session, tenant: str | None, limit: int) -> list[DoubtRecord]:
+def list_doubts(session: Session, tenant: str | None, limit: int) -> list[AmbiguousRun]:
     """Return runs that are in doubt, oldest first."""
     if tenant is None:
         found = session.rows(LIST_DOUBTS, (limit,))
@@ -101,10 +101,10 @@ def list_doubts(session: Session, tenant: str | None, limit: int) -> list[DoubtR
         run_id: rest
         for run_id, *rest in session.rows(READ_SINCE, (Uuids([run.id for run in runs]),))
     }
-    return [DoubtRecord(run, *since[run.id]) for run in runs]
+    return [AmbiguousRun(run, *since[run.id]) for run in runs]
 
 
-def settle_doubt(work: Work, command: SettleDoubt) -> RunRecord:
+def settle_doubt(work: Work, command: ResolveAmbiguousRun) -> RunRecord:
     """Carry out what a person decided."""
     record = doubt_to_settle(_hold_on(work, command.id), command)
     work.record(command.actor, "run.settled", settled_subject(record, command))
@@ -206,12 +206,12 @@ def _arrive(work: Work, record: RunRecord, new: Follower) -> int:
     by_hand = ByHand(work)
     by_hand.expect_again([replace(record, id=new.id)])
     priority = new.call.priority + LANE_OFFSETS[new.lane]
-    arrival = by_hand.come(new.id, priority, Tries())
-    if arrival.coming is Coming.SKIPPED:
+    arrival = by_hand.come(new.id, priority, AttemptCounts())
+    if arrival.coming is GateEntryOutcome.SKIPPED:
         assert new.schedule_id is not None, "only a schedule's runs come to a gate"
         raise in_the_way(by_hand.schedules[new.schedule_id].name, arrival)
     by_hand.write()
-    if arrival.coming is Coming.WAITS:
+    if arrival.coming is GateEntryOutcome.WAITS:
         return WAITING
     return QUEUED if arrival.gate is None else GATED
 

@@ -17,7 +17,7 @@ from psycopg import errors
 
 from duly.domain.effects import (
     LEAST_TIME_LEFT_US,
-    Boundary,
+    ClaimCheck,
     Grant,
     intended,
     may_begin,
@@ -26,7 +26,7 @@ from duly.domain.effects import (
     told,
 )
 from duly.domain.ids import RunId
-from duly.store.ports.effects import Begun
+from duly.store.ports.effects import EffectGrant
 from duly.store.postgres.arrays import Int4s, Texts, Uuids
 from duly.store.postgres.session import first, uid
 from duly.store.records import effect_record
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.effects import BeginEffect, EndEffect
-    from duly.store.ports.execution import Hold
+    from duly.store.ports.execution import ClaimRef
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
@@ -152,25 +152,25 @@ def ledger_of(session: Session, run_id: RunId) -> RunId | None:
     return None if row is None else RunId(row[0])
 
 
-def begin_effect(connections: Connections, command: BeginEffect) -> Begun:
+def begin_effect(connections: Connections, command: BeginEffect) -> EffectGrant:
     """Permit an effect, and write it down as intended."""
     claim = _claim(command.worker, command.hold)
     with connections.statement() as session:
         if command.key is None:
             row = first(session, PERMIT_ALL, (*claim, command.is_unsafe))
             if row is not None:
-                return Begun(row[0], Grant.GRANTED)
+                return EffectGrant(row[0], Grant.GRANTED)
         else:
             row = first(session, PERMIT_NEW, (*claim, command.key, command.is_unsafe))
             if row is not None:
                 root, now = row
                 record = intended(None, (RunId(root), command.key), command.hold, now)
-                return Begun(now, Grant.GRANTED, record)
+                return EffectGrant(now, Grant.GRANTED, record)
     with connections.write() as work:
         return _Asking(work, command).answer()
 
 
-def _claim(worker: MemberId, hold: Hold) -> tuple[object, ...]:
+def _claim(worker: MemberId, hold: ClaimRef) -> tuple[object, ...]:
     return (uid(hold.run_id), worker, hold.fence)
 
 
@@ -181,12 +181,12 @@ class _Asking:
         self._work = work
         self._command = command
 
-    def answer(self) -> Begun:
+    def answer(self) -> EffectGrant:
         """Decide by what is known under the lock of the claim."""
         work, command = self._work, self._command
         claim = _hold_on(work, command.worker, command.hold)
         now = work.look_at_the_clock()
-        boundary = Boundary(
+        boundary = ClaimCheck(
             is_ours=claim is not None,
             is_cancel_asked=claim is not None and claim.cancel_asked_at is not None,
             deadline_at=None if claim is None else claim.deadline_at,
@@ -194,14 +194,14 @@ class _Asking:
         )
         grant = may_begin(boundary)
         if claim is None or (grant is not Grant.GRANTED and command.key is None):
-            return Begun(now, grant)
+            return EffectGrant(now, grant)
         record = None
         if command.key is not None:
             grant, record = self._decide(command.key, grant)
         if grant is Grant.GRANTED:
             note = (uid(command.hold.run_id), now, command.is_unsafe)
             work.session.run(NOTE_ON_CLAIM, note)
-        return Begun(now, grant, record)
+        return EffectGrant(now, grant, record)
 
     def _decide(self, key: str, grant: Grant) -> tuple[Grant, EffectRecord | None]:
         session, hold = self._work.session, self._command.hold
@@ -225,7 +225,7 @@ class _Asking:
         raise errors.SerializationFailure("the effect comes and goes again and again")
 
 
-def _hold_on(work: Work, worker: MemberId, hold: Hold) -> _Held | None:
+def _hold_on(work: Work, worker: MemberId, hold: ClaimRef) -> _Held | None:
     row = first(work.session, LOCK_CLAIM, _claim(worker, hold))
     return None if row is None else _Held(*row[:2])
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.enums import RunState
 from duly.domain.ids import RunId, shard_of
-from duly.domain.outcomes import BeInDoubt, Close, Die, Requeue, Wait
-from duly.domain.runs import Reason, Tries
+from duly.domain.outcomes import Close, DeadLetter, MarkAmbiguous, Requeue, RetryLater
+from duly.domain.runs import AttemptCounts, Reason
 from duly.store.auditing import SYSTEM, dead_subject, doubt_subject
 from duly.store.gates import closed_state
 from duly.store.postgres.arrays import (
@@ -30,13 +30,13 @@ from duly.store.postgres.limiting import EndsAtLimits
 from duly.store.postgres.rows import IS_GATED, RANKED, SHARE
 from duly.store.postgres.slots import open_calendars
 from duly.store.postgres.trail import record_all
-from duly.store.retry_slots import take_slot
-from duly.store.work_rulings import Cancelled, ended_tries, next_place
+from duly.store.retry_slots import reserve_retry_time
+from duly.store.work_rulings import CancelledRun, ended_tries, next_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from duly.domain.audit import Subject
+    from duly.domain.audit import AuditSubject
     from duly.domain.outcomes import Conclusion
     from duly.domain.verification import CheckRun
     from duly.store.postgres.arrays import Encoded
@@ -117,9 +117,9 @@ class Claim:
     replaced_by: RunId | None
 
     @property
-    def tries(self) -> Tries:
+    def tries(self) -> AttemptCounts:
         """Return the run's tries with this claim counted in."""
-        return Tries(self.fence, self.attempt, self.charged, self.begun_at)
+        return AttemptCounts(self.fence, self.attempt, self.charged, self.begun_at)
 
     @property
     def told(self) -> Row:
@@ -166,7 +166,7 @@ class Endings:
         self._ended: list[RunId] = []
         self._attempts: list[Row] = []
         self._outcomes: list[Row] = []
-        self._waits: list[tuple[Claim, Tries, Conclusion, Wait]] = []
+        self._waits: list[tuple[Claim, AttemptCounts, Conclusion, RetryLater]] = []
         self._queued: list[Row] = []
         self._dead: list[Row] = []
         self._ambiguous: list[Row] = []
@@ -177,9 +177,9 @@ class Endings:
         """Who holds a gate no longer."""
         self._limited: dict[RunId, bool | None] = {}
         """Who may hold places at limits: whether the other side did its part."""
-        self._entries: list[tuple[str, Subject]] = []
+        self._entries: list[tuple[str, AuditSubject]] = []
 
-    def record(self, action: str, subject: Subject) -> None:
+    def record(self, action: str, subject: AuditSubject) -> None:
         """Have an audit entry written, in its turn."""
         self._entries.append((action, subject))
 
@@ -199,7 +199,7 @@ class Endings:
             self._intending.append((run_id, claim.fence))
         if claim.is_gated:
             self._limited[run_id] = is_answered
-        if claim.is_gated and not isinstance(after, Wait | Requeue | BeInDoubt):
+        if claim.is_gated and not isinstance(after, RetryLater | Requeue | MarkAmbiguous):
             self._given_back.append(run_id)
         if isinstance(after, Close):
             state, into = closed_state(after.state, claim.replaced_by)
@@ -210,19 +210,19 @@ class Endings:
         said = (conclusion.attempt_state, conclusion.reason, conclusion.error)
         self._attempts.append((run_id, claim.fence, number, claim.worker, *said, *claim.told))
         match after:
-            case Wait():
+            case RetryLater():
                 self._waits.append((claim, tries, conclusion, after))
             case Requeue():
                 self._queued.append((run_id, *columns_of(tries)))
-            case Die():
+            case DeadLetter():
                 self._dead.append((run_id, after.reason, *columns_of(tries)))
                 tenant = self._facts[run_id].tenant
                 self.record("run.dead", dead_subject(run_id, tenant, after.reason, tries))
-            case BeInDoubt():
+            case MarkAmbiguous():
                 self._ambiguous.append((run_id, after.reason, *columns_of(tries)))
                 subject = doubt_subject(run_id, self._facts[run_id].tenant, after.reason, tries)
                 self.record("run.ambiguous", subject)
-            case Cancelled():
+            case CancelledRun():
                 state, into = closed_state(RunState.CANCELLED, claim.replaced_by)
                 self._outcomes.append(closed(run_id, state, Reason.CANCELLED, tries, into))
 
@@ -262,7 +262,7 @@ class Endings:
             due_at = work.now + wait.delay_us
             if wait.spacing_us:
                 slots = calendars[self._facts[claim.run_id].task]
-                due_at = take_slot(slots, due_at, wait.spacing_us)
+                due_at = reserve_retry_time(slots, due_at, wait.spacing_us)
             shard = shard_of(claim.run_id, work.shards)
             rows.append((claim.run_id, shard, due_at, *columns_of(tries), conclusion.reason))
         kinds = (Uuids, Int4s, Int8s, Int4s, Int4s, Int4s, OptionalInt8s, Texts)
@@ -284,7 +284,7 @@ def encoded(rows: Sequence[Row], kinds: Sequence[Callable[[Any], Encoded]]) -> t
 
 
 def closed(  # noqa: PLR0913, PLR0917 - what is known of it
-    run_id: RunId, state: RunState, reason: str, tries: Tries, into: RunId | None = None
+    run_id: RunId, state: RunState, reason: str, tries: AttemptCounts, into: RunId | None = None
 ) -> Row:
     """Return the outcome of a run that no claim has closed."""
     return (run_id, state, reason, *columns_of(tries), *(None,) * 11, into)
@@ -306,6 +306,6 @@ def queue_again(work: Work, queued: Sequence[Row]) -> None:
         work.has_orders = True
 
 
-def columns_of(tries: Tries) -> Row:
+def columns_of(tries: AttemptCounts) -> Row:
     """Return a run's tries as columns."""
     return (tries.fence, tries.attempt, tries.charged, tries.begun_at)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Claimed, ClaimRuns, Finish, Hold
+    from duly.store.ports.execution import Claimed, ClaimRef, ClaimRuns, FinishAttempt
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.ending import Claim
     from duly.store.postgres.work import Work
@@ -102,7 +102,7 @@ class End(NamedTuple):
     closing_worker: int | None
     closing_state: str | None
 
-    def is_said_by(self, worker: int, finish: Finish) -> bool:
+    def is_said_by(self, worker: int, finish: FinishAttempt) -> bool:
         """Say whether this very claim has ended so: then only the answer was lost."""
         said = (worker, finish.conclusion.attempt_state)
         if self.worker is not None:
@@ -112,7 +112,9 @@ class End(NamedTuple):
         return (self.closing_worker, said_state(self.closing_state)) == said
 
 
-def finish_runs(connections: Connections, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
+def finish_runs(
+    connections: Connections, worker: MemberId, finishes: Sequence[FinishAttempt]
+) -> Finished:
     """End attempts, each with its own result."""
     plain = _plain(finishes)
     answer = None
@@ -124,7 +126,7 @@ def finish_runs(connections: Connections, worker: MemberId, finishes: Sequence[F
 
 
 def finish_and_claim(
-    connections: Connections, finishes: Sequence[Finish], claim: ClaimRuns
+    connections: Connections, finishes: Sequence[FinishAttempt], claim: ClaimRuns
 ) -> tuple[Finished, Claimed]:
     """End attempts and take runs: by one statement, if all ends are plain and few are queued."""
     aim = connections.aim
@@ -144,8 +146,8 @@ def finish_and_claim(
 def _finished(
     connections: Connections,
     worker: MemberId,
-    finishes: Sequence[Finish],
-    told: tuple[list[tuple[int, Finish]], Row | None],
+    finishes: Sequence[FinishAttempt],
+    told: tuple[list[tuple[int, FinishAttempt]], Row | None],
 ) -> Finished:
     """Say what became of ends, of which the plain ones were told; end those that are left."""
     plain, answer = told
@@ -167,7 +169,7 @@ def _finished(
     return Finished(now, tuple(one for one in results if one is not None))
 
 
-def _plain(finishes: Sequence[Finish]) -> list[tuple[int, Finish]]:
+def _plain(finishes: Sequence[FinishAttempt]) -> list[tuple[int, FinishAttempt]]:
     """Return those that one statement can end, with their places, in the order of their runs."""
     if len({finish.hold.run_id for finish in finishes}) < len(finishes):
         # Told twice in one batch: in order, then.
@@ -177,11 +179,11 @@ def _plain(finishes: Sequence[Finish]) -> list[tuple[int, Finish]]:
     return plain
 
 
-def _by_run(placed: tuple[int, Finish]) -> Hold:
+def _by_run(placed: tuple[int, FinishAttempt]) -> ClaimRef:
     return placed[1].hold
 
 
-def is_plain(finish: Finish) -> bool:
+def is_plain(finish: FinishAttempt) -> bool:
     """Say whether an end is a success that tells nothing but its result."""
     conclusion = finish.conclusion
     if finish.scope is not None or finish.follow_up is not None:
@@ -201,7 +203,7 @@ def is_plain(finish: Finish) -> bool:
     )
 
 
-def plain_values(worker: MemberId, finishes: Sequence[Finish]) -> tuple[object, ...]:
+def plain_values(worker: MemberId, finishes: Sequence[FinishAttempt]) -> tuple[object, ...]:
     """Return the values of FINISH_PLAIN for successes in the order of their runs."""
     holds = [finish.hold for finish in finishes]
     results = [
@@ -217,7 +219,9 @@ def plain_values(worker: MemberId, finishes: Sequence[Finish]) -> tuple[object, 
     )
 
 
-def _finish_others(work: Work, worker: MemberId, finishes: Sequence[Finish]) -> list[FinishResult]:
+def _finish_others(
+    work: Work, worker: MemberId, finishes: Sequence[FinishAttempt]
+) -> list[FinishResult]:
     """End what is not plain, each run once at a time: one that is there twice comes in turn."""
     results: list[FinishResult] = []
     ends = EndsAtLimits(work)
@@ -235,7 +239,7 @@ def _finish_others(work: Work, worker: MemberId, finishes: Sequence[Finish]) -> 
 
 
 def _finish_distinct(
-    work: Work, worker: MemberId, finishes: Sequence[Finish], ends: EndsAtLimits
+    work: Work, worker: MemberId, finishes: Sequence[FinishAttempt], ends: EndsAtLimits
 ) -> list[FinishResult]:
     ids = [one.hold.run_id for one in finishes]
     claims = lock_claims(work, ids)
@@ -262,13 +266,13 @@ def _finish_distinct(
     return results
 
 
-def _end(work: Work, endings: Endings, claim: Claim, end: Finish) -> None:
+def _end(work: Work, endings: Endings, claim: Claim, end: FinishAttempt) -> None:
     """End a claim that is ours; what it leaves on record comes in its turn."""
     endings.end(_told(work, claim, end), end.conclusion, is_answered=end.is_answered)
     endings.follow(end.follow_up)
 
 
-def _write(work: Work, endings: Endings, held: Sequence[tuple[Claim, Finish]]) -> None:
+def _write(work: Work, endings: Endings, held: Sequence[tuple[Claim, FinishAttempt]]) -> None:
     """Write the ends of claims, and keep what their attempts have told."""
     write_steps(work, [(end.hold, end.progress) for _, end in held if end.progress is not None])
     lines = [(end.hold, claim.lines, new_lines(end, claim.lines)) for claim, end in held]
@@ -277,7 +281,7 @@ def _write(work: Work, endings: Endings, held: Sequence[tuple[Claim, Finish]]) -
     write_scopes(work, [(end.hold, end.scope) for _, end in held])
 
 
-def finish_within(work: Work, store: str, worker: MemberId, finish: Finish) -> None:
+def finish_within(work: Work, store: str, worker: MemberId, finish: FinishAttempt) -> None:
     """End an attempt among other things; raise when it is not this worker's to end."""
     run_id = finish.hold.run_id
     claim = lock_claims(work, [run_id]).get(run_id)
@@ -292,11 +296,11 @@ def finish_within(work: Work, store: str, worker: MemberId, finish: Finish) -> N
     del work.freed[freed_before:]
 
 
-def _is_held(claim: Claim | None, worker: MemberId, hold: Hold) -> bool:
+def _is_held(claim: Claim | None, worker: MemberId, hold: ClaimRef) -> bool:
     return claim is not None and (claim.worker, claim.fence) == (worker, hold.fence)
 
 
-def _told(work: Work, claim: Claim, finish: Finish) -> Claim:
+def _told(work: Work, claim: Claim, finish: FinishAttempt) -> Claim:
     """Return a claim with what its end has told besides."""
     if claim.started_at is None:
         claim.started_at = finish.started_at
@@ -307,7 +311,7 @@ def _told(work: Work, claim: Claim, finish: Finish) -> Claim:
     return claim
 
 
-def _read_ends(work: Work, gone: Sequence[Finish]) -> list[End]:
+def _read_ends(work: Work, gone: Sequence[FinishAttempt]) -> list[End]:
     if not gone:
         return []
     values = (
@@ -317,7 +321,9 @@ def _read_ends(work: Work, gone: Sequence[Finish]) -> list[End]:
     return [End(*row) for row in work.session.rows(ENDS, values)]
 
 
-def _judge(work: Work, worker: MemberId, finish: Finish, end: End) -> tuple[FinishResult, bool]:
+def _judge(
+    work: Work, worker: MemberId, finish: FinishAttempt, end: End
+) -> tuple[FinishResult, bool]:
     """Tell a lost answer from a lost claim; keep what was said about the latter.
 
     Say besides whether that is news.

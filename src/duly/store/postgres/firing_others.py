@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import Subject, schedule_facts
+from duly.domain.audit import AuditSubject, schedule_facts
 from duly.domain.enums import Overlap, ScheduleStatus
 from duly.domain.ids import ScheduleId
 from duly.store.auditing import SYSTEM
-from duly.store.gathering import Ground, ground_from
+from duly.store.gathering import ScheduleState, ground_from
 from duly.store.ports.dispatch import FireResult
 from duly.store.postgres import leases
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, OptionalUuids, Uuids
@@ -128,7 +128,7 @@ def fire(connections: Connections, batch: Batch) -> None:
 
 
 def _locked_gates(
-    work: Work, schedules: Sequence[tuple[int, FireSchedule]], grounds: dict[int, Ground]
+    work: Work, schedules: Sequence[tuple[int, FireSchedule]], grounds: dict[int, ScheduleState]
 ) -> PostgresGates:
     """Lock the gates that runs will come to; forget the grounds of those that somebody holds."""
     gates = PostgresGates(work)
@@ -150,11 +150,11 @@ def _locked_gates(
 def _fire_schedules(
     batch: Batch,
     schedules: Sequence[tuple[int, FireSchedule]],
-    grounds: dict[int, Ground],
+    grounds: dict[int, ScheduleState],
     settlements: Settlements,
 ) -> None:
     work = settlements.work
-    fired: list[tuple[FireSchedule, Ground]] = []
+    fired: list[tuple[FireSchedule, ScheduleState]] = []
     missing: list[int] = []
     for number, (place, one) in enumerate(schedules):
         if batch.results[place] is FireResult.FENCED:
@@ -221,7 +221,7 @@ def _due(
     return refs, missing
 
 
-def _locked(work: Work, timers: Sequence[Timer]) -> dict[int, Ground]:
+def _locked(work: Work, timers: Sequence[Timer]) -> dict[int, ScheduleState]:
     """Lock what is as believed and nobody else holds; by the place in the list."""
     if not timers:
         return {}
@@ -256,7 +256,7 @@ def believed_values(timers: Sequence[Timer]) -> tuple[object, ...]:
     )
 
 
-def _advance(work: Work, fired: Sequence[tuple[FireSchedule, Ground]]) -> None:
+def _advance(work: Work, fired: Sequence[tuple[FireSchedule, ScheduleState]]) -> None:
     if not fired:
         return
     following = [one.plan.pending for one, _ in fired]
@@ -288,7 +288,7 @@ def _end(work: Work, fire: FireSchedule, before: ScheduleRecord) -> None:
     work.session.run(END_STATE, (uid(before.id),))
     work.count_on(ScheduleStatus.ACTIVE, -1)
     work.count_on(ScheduleStatus.ENDED, 1)
-    subject = Subject(
+    subject = AuditSubject(
         name=before.name,
         tenant=before.tenant,
         id=before.id,

@@ -41,8 +41,8 @@ from duly.store.postgres.session import first, uid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duly.domain.runs import Tries
-    from duly.store.gates import Arrival
+    from duly.domain.runs import AttemptCounts
+    from duly.store.gates import GateDecision
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.work import Work
     from duly.store.records import Row
@@ -321,7 +321,9 @@ class PostgresGates(Gates):
         self._waits[run_id] = False
         self._work.has_orders = True
 
-    def stand(self, run_id: RunId, arrival: Arrival, priority: int, tries: Tries) -> None:
+    def stand(
+        self, run_id: RunId, arrival: GateDecision, priority: int, tries: AttemptCounts
+    ) -> None:
         """Let a run wait at its gate."""
         assert arrival.gate is not None, "who waits has a gate"
         place = (uid(run_id), arrival.gate, priority, self._work.now)

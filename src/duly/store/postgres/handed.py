@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from psycopg import errors
 
 from duly.domain.enums import Lane
-from duly.domain.runs import TIMEOUT_DEFAULT_US, Tries
+from duly.domain.runs import TIMEOUT_DEFAULT_US, AttemptCounts
 from duly.store.ports.execution import Claimed, ClaimedRun
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.claiming import (
@@ -87,7 +87,7 @@ SELECT {_NOW}, (SELECT places FROM told), (SELECT count(*) FROM claimed) >= 0, u
     r.task, r.arguments, r.queue, r.tenant, uuid_send(r.schedule_id), r.definition_number, r.key,
     r.priority, r.origin, r.due_at, r.created_at
 FROM (SELECT 1) AS always LEFT JOIN fired r ON {_IS_SERVED}"""  # noqa: S608 - parts of ours
-_FIRST = Tries(1, 1, 0, 0)
+_FIRST = AttemptCounts(1, 1, 0, 0)
 """Of a run that was never claimed before: its fence, its attempt, and no charges."""
 _SCHEDULE = 8
 """Where the answer names the schedule of a run, which hardly ever has one."""
@@ -157,13 +157,13 @@ class _Reader:
     def __init__(self, worker: MemberId) -> None:
         self._worker = worker
 
-    def tries(self, row: Row) -> Tries:
+    def tries(self, row: Row) -> AttemptCounts:
         return _FIRST._replace(begun_at=row[0])
 
     def is_live(self, row: Row) -> bool:
         return row[3] is not None  # whatever is not is queued
 
-    def record(self, row: Row, tries: Tries) -> RunRecord:
+    def record(self, row: Row, tries: AttemptCounts) -> RunRecord:
         now, _, _, run_id, task, arguments, queue, tenant, schedule_id, number, key, *rest = row
         priority, origin, due_at, created_at, *more = rest
         name = more[0] if more else None

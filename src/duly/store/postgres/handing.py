@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.entropy import SystemDraws
 from duly.store.postgres.arrays import Int4s, Int8s, Uuids, received, size_of
-from duly.store.wakeups import LONG_MAX, LOOPBACK, SECOND_US, Doorplate
+from duly.store.wakeups import LONG_MAX, LOOPBACK, SECOND_US, WakeAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ _ARRAYS: tuple[type[Encoded], ...] = (Int8s, Uuids, Int4s, Int8s, Int4s)
 class Taker(NamedTuple):
     """A worker that takes offers."""
 
-    doorplate: Doorplate
+    doorplate: WakeAddress
     most: int
     """How many at a time."""
 
@@ -244,13 +244,13 @@ class Offering:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lines: dict[Doorplate, socket.socket] = {}
+        self._lines: dict[WakeAddress, socket.socket] = {}
         """To each a socket that hears nobody else, and hears that nobody is there any more."""
         self._number = int.from_bytes(SystemDraws().draw(_NUMBER_BYTES))
         self._awaited: dict[int, _Awaited] = {}
-        self._heard_at: dict[Doorplate, int] = {}
+        self._heard_at: dict[WakeAddress, int] = {}
         """When each has last answered, by the monotonic clock."""
-        self._rests: dict[Doorplate, int] = {}
+        self._rests: dict[WakeAddress, int] = {}
         """Until when somebody is not asked, by the monotonic clock."""
         self._lock = threading.Lock()
 
@@ -391,7 +391,7 @@ class Offering:
         if is_all or is_sound:
             awaited.answers[awaited.place] = Answer(now, None if is_all else places, is_queued)
 
-    def _let_go(self, plate: Doorplate) -> None:
+    def _let_go(self, plate: WakeAddress) -> None:
         line = self._lines.pop(plate, None)
         if line is not None:
             line.close()

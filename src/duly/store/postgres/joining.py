@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator, Sequence
 
-    from duly.store.caller_transactions import Awaiting
+    from duly.store.caller_transactions import AwaitedConnection
     from duly.store.postgres.callers import Callers
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import Session
@@ -159,7 +159,7 @@ class AwaitedSession:
     """Statements on a connection that belongs to an event loop, from a thread beside it."""
 
     def __init__(
-        self, connection: AsyncConnection[Any], awaiting: Awaiting, *, is_ending: bool
+        self, connection: AsyncConnection[Any], awaiting: AwaitedConnection, *, is_ending: bool
     ) -> None:
         self._connection = connection
         self._awaiting = awaiting

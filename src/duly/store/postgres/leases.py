@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.domain.enums import Lane
 from duly.store.auditing import SYSTEM
 from duly.store.ports.dispatch import Fence, Join, Lease, LeaseKey, MemberId, Renew, Renewal
@@ -205,7 +205,7 @@ def acquire_leases(work: Work, member: MemberId, wanted: Sequence[LeaseKey]) -> 
         leases = [text for text in owners[owner] if text in freed]
         after = {"taken_over_by": member, "leases": leases}
         if leases:
-            subject = Subject(name=f"member {owner}", after=after)
+            subject = AuditSubject(name=f"member {owner}", after=after)
             work.record(SYSTEM, "member.declared-dead", subject)
     # In the order they were asked for.
     by_key = {lease.key: lease for lease in taken}
@@ -260,7 +260,7 @@ def divided(fence: Fence, numbers: Iterable[int]) -> tuple[list[LeaseKey], list[
 def record_refused(work: Work, fence: Fence, lost: Sequence[LeaseKey]) -> None:
     """Put on record that somebody wrote who was no longer the owner."""
     after = {"leases": [f"{key.shard}/{key.lane}" for key in lost]}
-    work.record(SYSTEM, "lease.refused", Subject(name=f"member {fence.member}", after=after))
+    work.record(SYSTEM, "lease.refused", AuditSubject(name=f"member {fence.member}", after=after))
 
 
 def note_tzdata(session: Session, release: str) -> bool:

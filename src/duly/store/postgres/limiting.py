@@ -16,10 +16,10 @@ from duly.domain.ids import RunId
 from duly.domain.limits import (
     NO_LIMIT,
     LimitKind,
+    LimitReason,
     LimitRecord,
     Limits,
     LimitSource,
-    Why,
     cap_gate,
     capped_place,
     scope_of,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from duly.domain.audit import Actor
-    from duly.domain.limits import Limit, Pace, Rate
+    from duly.domain.limits import Limit, Rate, RateState
     from duly.store.ports.limits import PlaceRecord, SetLimit
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Look, Work
@@ -225,7 +225,7 @@ def _apply(work: Work, before: Limits) -> None:
 
 
 def _give_turns_anew(work: Work, place: str, rate: Rate | None) -> None:
-    waiting = list_put_off(work, why_text(Why.RATE, place))
+    waiting = list_put_off(work, why_text(LimitReason.RATE, place))
     turns, pace = spread_turns(rate, len(waiting), work.now)
     call_back(work, waiting, turns)
     note_turns(work, dict(zip((run_id for run_id, _ in waiting), turns, strict=True)))
@@ -238,7 +238,7 @@ def note_turns(work: Work, turns: Mapping[RunId, int]) -> None:
         work.session.run(NOTE_TURNS, (Uuids([*turns]), Int8s([*turns.values()])))
 
 
-def write_paces(work: Work, paces: Mapping[str, Pace]) -> None:
+def write_paces(work: Work, paces: Mapping[str, RateState]) -> None:
     """Write what is remembered of rates."""
     if paces:
         columns = zip(*paces.values(), strict=True)

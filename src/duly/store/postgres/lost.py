@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import Lane
 from duly.store.auditing import declared_dead_subject, lost_subject
-from duly.store.ports.execution import LossKind, LostClaim, LostClaims
+from duly.store.ports.execution import LostClaim, LostClaimReason, LostClaims
 from duly.store.postgres.arrays import Int8s
 from duly.store.postgres.ending import Endings, lock_claims, read_facts
 from duly.store.postgres.leases import END_MEMBERS, IS_CURRENT, held_shards
@@ -23,7 +23,7 @@ from duly.store.work_rulings import WorkerLease
 
 if TYPE_CHECKING:
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Loss, SettleLost
+    from duly.store.ports.execution import LostClaimDecision, SettleLost
     from duly.store.postgres.ending import Claim
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
@@ -76,7 +76,7 @@ def find_lost(session: Session, limit: int, overdue_us: int) -> LostClaims:
 
 def _read(row: Row) -> LostClaim:
     _, run_id, is_alive, *rest = row
-    kind = LossKind.OVERDUE if is_alive else LossKind.WORKER
+    kind = LostClaimReason.OVERDUE if is_alive else LostClaimReason.WORKER
     return lost_claim((run_id, *rest), kind)
 
 
@@ -112,7 +112,7 @@ class _Settling:
         self._endings.write()
         return settled
 
-    def _settle(self, loss: Loss) -> bool:
+    def _settle(self, loss: LostClaimDecision) -> bool:
         lost = loss.claim
         claim = self._claims.get(lost.hold.run_id)
         if claim is None or (claim.worker, claim.fence) != (lost.worker, lost.hold.fence):

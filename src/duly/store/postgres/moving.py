@@ -23,7 +23,7 @@ from duly.store.postgres.session import first, one, uid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duly.domain.audit import Subject
+    from duly.domain.audit import AuditSubject
     from duly.store.ports.dispatch import TimerKind
     from duly.store.ports.transfer import Imported, ImportPromises, Part, PartRow, Value
     from duly.store.postgres.connection import Connections
@@ -193,7 +193,7 @@ class PostgresImporting(Importing):
         told: TimerKind = "schedule" if kind == "schedule" else "delayed"
         self._work.announce_all(told, timers)
 
-    def finish(self, subject: Subject) -> None:
+    def finish(self, subject: AuditSubject) -> None:
         """Write tallies, the oldest program that may go on, and the audit entry."""
         for part, number in self._numbers.items():
             self._session.rows(GO_ON_COUNTING.format(part), (number,))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duly.store.postgres.arrays import Text
 from duly.store.postgres.handing import OFFERED_MIN, Taker
-from duly.store.wakeups import DATAGRAM_MAX, LOOPBACK, SECOND_US, WRITTEN, Doorplate
+from duly.store.wakeups import DATAGRAM_MAX, LOOPBACK, SECOND_US, WRITTEN, WakeAddress
 
 if TYPE_CHECKING:
     from duly.clock import Clock
@@ -47,9 +47,9 @@ class Neighbours:
         self._kind = kind
         self._clock = clock
         self._socket: socket.socket | None = None
-        self._doorplates: set[Doorplate] = set()
-        self._answered: set[Doorplate] = set()
-        self._takes: dict[Doorplate, int] = {}
+        self._doorplates: set[WakeAddress] = set()
+        self._answered: set[WakeAddress] = set()
+        self._takes: dict[WakeAddress, int] = {}
         self._has_others = True
         self._known = _Known()
         self._look_at = 0
@@ -110,7 +110,7 @@ class Neighbours:
 
     def _read(self, session: Session) -> None:
         rows = session.rows(WHO_LIVES, (Text(self._kind),))
-        read = [Doorplate.read(address) for (address,) in rows]
+        read = [WakeAddress.read(address) for (address,) in rows]
         self._doorplates = {one for one in read if one is not None}
         self._has_others = None in read or not read or len(read) > PLACES_MAX
         self._answered &= self._doorplates

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from psycopg import errors
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.domain.enums import RunState
-from duly.domain.policies import Coming
-from duly.domain.runs import Reason, Tries
+from duly.domain.policies import GateEntryOutcome
+from duly.domain.runs import AttemptCounts, Reason
 from duly.store import records
 from duly.store.auditing import edited_subject, ordered_subject
 from duly.store.gathering import LANE_OFFSETS
@@ -142,7 +142,7 @@ def _is_asked(work: Work, record: RunRecord, actor: Actor) -> bool:
     return bool(work.session.rows(HOLD_CLAIM, (key,)))
 
 
-def _take_out(work: Work, record: RunRecord) -> Tries | None:
+def _take_out(work: Work, record: RunRecord) -> AttemptCounts | None:
     """Take a run that nobody holds out of its place; None if it has left it."""
     key = (uid(record.id),)
     if record.state is RunState.RETRYING:
@@ -155,7 +155,7 @@ def _take_out(work: Work, record: RunRecord) -> Tries | None:
         row = _leave_gate(work, record.id)
     else:
         raise not_cancellable(record.id, record.state)
-    return None if row is None else Tries(*row)
+    return None if row is None else AttemptCounts(*row)
 
 
 def _leave_gate(work: Work, run_id: RunId) -> Row | None:
@@ -184,12 +184,12 @@ def retry_runs(work: Work, command: OrderRuns) -> list[Ordered]:
     by_hand = ByHand(work)
     possible = [runs[one] for one in dict.fromkeys(command.ids) if one in held and one in runs]
     by_hand.expect_again([one for one in possible if one.state is RunState.DEAD])
-    again: dict[RunId, Tries] = {}
+    again: dict[RunId, AttemptCounts] = {}
     for record in possible:
         is_dead = record.state is RunState.DEAD
         tries = retried_tries(record.tries) if is_dead else record.tries
         priority = record.call.priority + LANE_OFFSETS[record.lane]
-        if by_hand.come(record.id, priority, tries).coming is not Coming.SKIPPED:
+        if by_hand.come(record.id, priority, tries).coming is not GateEntryOutcome.SKIPPED:
             again[record.id] = tries
     work.session.run(DELETE_WAITING, (Uuids(sorted(again)),))
     work.session.run(DELETE_DEAD, (Uuids(sorted(again)),))
@@ -265,14 +265,14 @@ def edit_run(work: Work, command: EditRun) -> RunRecord:
 def pause_queue(work: Work, name: str, actor: Actor) -> None:
     """Hand out nothing from a queue."""
     if work.session.rows(PAUSE_QUEUE, (name, work.now, actor.name, actor.reason)):
-        work.record(actor, "queue.paused", Subject(name=name))
+        work.record(actor, "queue.paused", AuditSubject(name=name))
 
 
 def resume_queue(work: Work, name: str, actor: Actor) -> None:
     """Hand out again."""
     if work.session.rows(RESUME_QUEUE, (name,)):
         work.has_orders = True
-        work.record(actor, "queue.resumed", Subject(name=name))
+        work.record(actor, "queue.resumed", AuditSubject(name=name))
 
 
 def list_queues(session: Session) -> list[QueueRecord]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import Lane
 from duly.store import records
-from duly.store.ports.dispatch import DrainOwed, FireResult, OwedRecord
+from duly.store.ports.dispatch import CatchUpRangeRecord, DrainOwed, FireResult
 from duly.store.postgres import rows
 from duly.store.postgres.arrays import Int4s
 from duly.store.postgres.leases import held_shards
@@ -35,8 +35,8 @@ BEFORE_ALL = (-(1 << 63), bytes(16), 0)
 
 
 def load_owed(
-    look: Look, shards: Sequence[int], limit: int, after: OwedRecord | None
-) -> list[OwedRecord]:
+    look: Look, shards: Sequence[int], limit: int, after: CatchUpRangeRecord | None
+) -> list[CatchUpRangeRecord]:
     """Read ranges of schedules that still run, oldest first."""
     created_at, schedule_id, first_for = BEFORE_ALL if after is None else after.place
     values = (Int4s(list(shards)), created_at, uid(schedule_id), first_for, limit)

@@ -23,7 +23,7 @@ from duly.store.rulings import name_taken
 
 if TYPE_CHECKING:
     from duly.domain.ids import ScheduleId
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.schedules import CatchUpRange, Definition, ScheduleRecord
     from duly.store.ports.schedules import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
@@ -144,7 +144,7 @@ class PostgresChanging(Changing):
         """Return one version of a schedule's template."""
         return read_definition(self._session, schedule_id, number)
 
-    def take_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+    def take_owed(self, schedule_id: ScheduleId) -> list[CatchUpRange]:
         """Delete what a schedule owes, and return it."""
         found = self._session.rows(DELETE_OWED_OF, (uid(schedule_id),))
         return [records.owed_record(row).owed for row in found]

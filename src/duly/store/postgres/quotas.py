@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.ids import ScheduleId, schedule_id
-from duly.domain.quotas import GONE, GoneRecord, gone_record
+from duly.domain.quotas import GONE, DepartedOwner, gone_record
 from duly.store.owners import GONE_END
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.session import as_values, one, uid
-from duly.store.quotas import COUNTED_FROM_US, Counting, Setting, in_order, quota_record
+from duly.store.quotas import COUNTED_FROM_US, QuotaCounter, QuotaWriter, in_order, quota_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.domain.quotas import Bound, Quota, QuotaKey
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
@@ -81,7 +81,7 @@ SELECT count(*) FROM (
     SELECT 1 FROM duly.delayed WHERE tenant = $1 ORDER BY due_at, id LIMIT $2::int8) d"""
 
 
-class PostgresCounting(Counting):
+class PostgresCounting(QuotaCounter):
     """Counts what is committed, and what this transaction has written."""
 
     def __init__(self, session: Session) -> None:
@@ -124,7 +124,7 @@ class PostgresCounting(Counting):
         return int(one(self._session, PENDING, (tenant, limit))[0])
 
 
-class PostgresSetting(Setting):
+class PostgresSetting(QuotaWriter):
     """Sets quotas; who changes one of a scope waits for who does."""
 
     def __init__(self, work: Work) -> None:
@@ -146,7 +146,7 @@ class PostgresSetting(Setting):
         """Remove what was set for a scope."""
         self._work.session.run(REMOVE_QUOTAS, key)
 
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
         self._work.record(actor, action, subject)
 
@@ -156,7 +156,7 @@ def list_quotas(session: Session) -> list[Quota]:
     return in_order(quota_record(row) for row in session.rows(LIST_QUOTAS))
 
 
-def list_gone(session: Session, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+def list_gone(session: Session, tenant: str, after: str, limit: int) -> list[DepartedOwner]:
     """Return who is gone, by name."""
     rows = session.rows(LIST_GONE, (f"{GONE}{after}", tenant, limit))
     return [gone_record(quota_record(row[:-1]), row[-1]) for row in rows]

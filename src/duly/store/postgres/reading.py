@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.enums import ScheduleStatus, SkipReason
 from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
-from duly.domain.runs import OccurrenceVerdict, VerdictKind
+from duly.domain.runs import OccurrenceStatus, OccurrenceStatusKind
 from duly.domain.vitals import RunSpan
 from duly.store import records, tenant_counts
 from duly.store.filters import audit_where, schedules_where
-from duly.store.ports.dispatch import Standing
+from duly.store.ports.dispatch import WorkerStatus
 from duly.store.ports.queries import (
     FIRST_DELAYED,
     PAGE_MAX,
@@ -19,7 +19,7 @@ from duly.store.ports.queries import (
     DelayedPlace,
     RunFilter,
     ScheduleFilter,
-    Seen,
+    ScheduleSnapshot,
     StoreStatus,
 )
 from duly.store.postgres import last_ends, rows, run_vitals, trace
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         RunRecord,
         SkipRecord,
     )
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.schedules import CatchUpRange, Definition, ScheduleRecord
     from duly.domain.vitals import DefinitionRecord, LastEnds, RunVital, VitalsFilter
     from duly.store.ports.dispatch import Member
     from duly.store.ports.queries import (
@@ -166,10 +166,12 @@ class PostgresReading:
         """Return the store's clock."""
         return self._look.now
 
-    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
+    def get_schedule(
+        self, schedule_id: ScheduleId, tenant: str | None = None
+    ) -> ScheduleSnapshot | None:
         """Return a schedule, deleted or not."""
         record = read_schedule(self._look.session, schedule_id, tenant)
-        return None if record is None else Seen(record, self._look.now)
+        return None if record is None else ScheduleSnapshot(record, self._look.now)
 
     def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
         """Return one version of a schedule's template."""
@@ -213,13 +215,15 @@ class PostgresReading:
         """Return the pending delayed run of a key."""
         return find_delayed(self._look.session, tenant, key)
 
-    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+    def find_schedule(self, tenant: str, name: str) -> ScheduleSnapshot | None:
         """Return the schedule of a name; of deleted ones the last, if no other has it."""
         named = (tenant, name)
         row = first(self._look.session, BY_NAME, named) or first(
             self._look.session, LAST_DELETED_BY_NAME, named
         )
-        return None if row is None else Seen(records.schedule_record(row), self._look.now)
+        return (
+            None if row is None else ScheduleSnapshot(records.schedule_record(row), self._look.now)
+        )
 
     def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
         """Return schedules in order of tenant, name and id."""
@@ -281,7 +285,7 @@ class PostgresReading:
         """Return what is known of runs, newest first."""
         return run_vitals.list_run_vitals(self._look, command)
 
-    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[Owed]:
+    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[CatchUpRange]:
         """Return the ranges a schedule still owes, oldest first."""
         found = self._look.session.rows(LIST_OWED, (uid(schedule_id), limit))
         return [records.owed_record(row).owed for row in found]
@@ -290,7 +294,7 @@ class PostgresReading:
         """Return the names of tasks that programs have registered, sorted."""
         return [name for (name,) in self._look.session.rows(LIST_TASKS)]
 
-    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceStatus]:
         """Say what is known about each occurrence."""
         record = read_schedule(self._look.session, schedule_id)
         ids = [occurrence_run_id(schedule_id, instant) for instant in instants]
@@ -354,7 +358,7 @@ def member_of(row: records.Row, *, is_alive: bool, running: int = 0) -> Member:
     slots, leaked, queues, told = row[11:]
     member = records.member(row, is_alive=is_alive)
     parts: dict[str, Any] = {"slots": slots, "leaked": leaked, "queues": tuple(queues)}
-    standing = None if told is None else Standing(told)
+    standing = None if told is None else WorkerStatus(told)
     return replace(member, **parts, running=running, standing=standing)
 
 
@@ -364,15 +368,15 @@ def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
     return [ScheduleId(schedule_id) for (schedule_id,) in found]
 
 
-def recorded(instant: int, run_id: RunId, row: records.Row) -> OccurrenceVerdict | None:
+def recorded(instant: int, run_id: RunId, row: records.Row) -> OccurrenceStatus | None:
     """Return what a row of `JUDGE` says of an occurrence; None if nothing is recorded of it."""
     has_run, skipped_to, reason, into, owed_to = row
     if has_run:
-        return OccurrenceVerdict(instant, VerdictKind.RUN, run_id=run_id)
+        return OccurrenceStatus(instant, OccurrenceStatusKind.RUN, run_id=run_id)
     if skipped_to is not None and instant <= skipped_to:
-        return OccurrenceVerdict(instant, VerdictKind.SKIPPED, into, SkipReason(reason))
+        return OccurrenceStatus(instant, OccurrenceStatusKind.SKIPPED, into, SkipReason(reason))
     if owed_to is not None and instant <= owed_to:
-        return OccurrenceVerdict(instant, VerdictKind.OWED)
+        return OccurrenceStatus(instant, OccurrenceStatusKind.OWED)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.ids import RunId
-from duly.domain.verification import MISSING_SHOWN_MAX, Scope
+from duly.domain.verification import MISSING_SHOWN_MAX, ItemScope
 from duly.store.postgres.arrays import Texts, Uuids
 from duly.store.postgres.effects import LEDGER, ledger_of, ledgers_of
 from duly.store.postgres.session import one, uid
@@ -13,8 +13,8 @@ from duly.store.postgres.session import one, uid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.verification import ScopeReport
-    from duly.store.ports.execution import Hold
+    from duly.domain.verification import ItemReport
+    from duly.store.ports.execution import ClaimRef
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
 
@@ -59,7 +59,7 @@ LIST_DONE = """
 SELECT item FROM duly.scope_items WHERE root = $1::uuid AND item = ANY($2::text[]) AND times > 0"""
 
 
-def write_scopes(work: Work, told: Sequence[tuple[Hold, ScopeReport | None]]) -> None:
+def write_scopes(work: Work, told: Sequence[tuple[ClaimRef, ItemReport | None]]) -> None:
     """Keep what attempts that are ours say about their scopes."""
     reports = [(hold, report) for hold, report in told if report is not None]
     if not reports:
@@ -70,7 +70,7 @@ def write_scopes(work: Work, told: Sequence[tuple[Hold, ScopeReport | None]]) ->
         _write(work, roots[hold.run_id], hold, report)
 
 
-def _write(work: Work, root: RunId, hold: Hold, report: ScopeReport) -> None:
+def _write(work: Work, root: RunId, hold: ClaimRef, report: ItemReport) -> None:
     session, of = work.session, uid(root)
     if report.expected is not None:
         session.run(EXPECT, (of, report.expected))
@@ -81,24 +81,24 @@ def _write(work: Work, root: RunId, hold: Hold, report: ScopeReport) -> None:
         session.run(DO_ITEMS, values)
 
 
-def get_scope(session: Session, run_id: RunId) -> Scope:
+def get_scope(session: Session, run_id: RunId) -> ItemScope:
     """Return what is known of a run's scope."""
     root = ledger_of(session, run_id)
     if root is None:
-        return Scope()
+        return ItemScope()
     expected, done, repeated = one(session, READ_SCOPE, (uid(root),))
     missing = session.rows(LIST_MISSING, (uid(root), MISSING_SHOWN_MAX))
-    return Scope(expected, done, repeated, tuple(item for (item,) in missing))
+    return ItemScope(expected, done, repeated, tuple(item for (item,) in missing))
 
 
-def get_scopes(session: Session, run_ids: Sequence[RunId]) -> dict[RunId, Scope]:
+def get_scopes(session: Session, run_ids: Sequence[RunId]) -> dict[RunId, ItemScope]:
     """Return what is known of the scopes of those runs that there are."""
     ids = Uuids(run_ids)
     missing: dict[bytes, list[str]] = {}
     for of, item in session.rows(LIST_MANY_MISSING, (ids, MISSING_SHOWN_MAX)):
         missing.setdefault(of, []).append(item)
     return {
-        RunId(of): Scope(expected, done, repeated, tuple(missing.get(of, ())))
+        RunId(of): ItemScope(expected, done, repeated, tuple(missing.get(of, ())))
         for of, expected, done, repeated in session.rows(READ_SCOPES, (ids,))
     }
 

@@ -10,9 +10,9 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from duly.domain.policies import Coming
+from duly.domain.policies import GateEntryOutcome
 from duly.store.gates import FREE
-from duly.store.gathering import Gathering
+from duly.store.gathering import SettlementBatch
 from duly.store.postgres.arrays import (
     Int4s,
     Int8s,
@@ -29,7 +29,7 @@ from duly.store.postgres.session import uid
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.gathering import RunBefore
     from duly.store.postgres.work import Work
     from duly.store.records import Row
@@ -100,7 +100,7 @@ LEFT JOIN LATERAL (
 ORDER BY u.place"""
 
 
-class Settlements(Gathering):
+class Settlements(SettlementBatch):
     """What is gathered in one transaction, to be written together."""
 
     def __init__(self, work: Work, gates: PostgresGates | None = None) -> None:
@@ -123,7 +123,7 @@ class Settlements(Gathering):
             self._gates = PostgresGates(self.work)
         return self._gates
 
-    def write_runs(self, rows: list[Row], arrivals: Mapping[bytes, Arrival]) -> set[bytes]:
+    def write_runs(self, rows: list[Row], arrivals: Mapping[bytes, GateDecision]) -> set[bytes]:
         """Insert runs and queue those that are new and do not wait at a gate; return their ids."""
         return write_runs(self.work, rows, arrivals)
 
@@ -134,29 +134,29 @@ class Settlements(Gathering):
 
 
 def write_runs(
-    work: Work, rows: list[Row], arrivals: Mapping[bytes, Arrival] = MappingProxyType({})
+    work: Work, rows: list[Row], arrivals: Mapping[bytes, GateDecision] = MappingProxyType({})
 ) -> set[bytes]:
     """Insert runs and queue those that are new and do not wait at a gate; return their ids."""
     if not rows:
         return set()
-    columns = list(zip(*sorted(rows, key=itemgetter(Gathering.ID)), strict=True))
+    columns = list(zip(*sorted(rows, key=itemgetter(SettlementBatch.ID)), strict=True))
     values = (
         work.now,
-        Uuids(columns[Gathering.ID]),
-        Texts(columns[Gathering.TENANT]),
-        OptionalUuids(columns[Gathering.SCHEDULE]),
-        OptionalInt4s(columns[Gathering.NUMBER]),
-        Texts(columns[Gathering.KEY]),
-        Texts(columns[Gathering.TASK]),
-        Texts(columns[Gathering.ARGUMENTS]),
-        Texts(columns[Gathering.QUEUE]),
-        Int4s(columns[Gathering.PRIORITY]),
-        Texts(columns[Gathering.ORIGIN]),
-        Texts(columns[Gathering.LANE]),
-        Int8s(columns[Gathering.FOR]),
-        Int8s(columns[Gathering.NOT_BEFORE]),
-        OptionalInt8s(columns[Gathering.WINDOW]),
-        Int4s([_put(arrivals.get(run_id, FREE)) for run_id in columns[Gathering.ID]]),
+        Uuids(columns[SettlementBatch.ID]),
+        Texts(columns[SettlementBatch.TENANT]),
+        OptionalUuids(columns[SettlementBatch.SCHEDULE]),
+        OptionalInt4s(columns[SettlementBatch.NUMBER]),
+        Texts(columns[SettlementBatch.KEY]),
+        Texts(columns[SettlementBatch.TASK]),
+        Texts(columns[SettlementBatch.ARGUMENTS]),
+        Texts(columns[SettlementBatch.QUEUE]),
+        Int4s(columns[SettlementBatch.PRIORITY]),
+        Texts(columns[SettlementBatch.ORIGIN]),
+        Texts(columns[SettlementBatch.LANE]),
+        Int8s(columns[SettlementBatch.FOR]),
+        Int8s(columns[SettlementBatch.NOT_BEFORE]),
+        OptionalInt8s(columns[SettlementBatch.WINDOW]),
+        Int4s([_put(arrivals.get(run_id, FREE)) for run_id in columns[SettlementBatch.ID]]),
     )
     made = {run_id for (run_id,) in work.session.rows(INSERT_RUNS, values)}
     for run_id, arrival in arrivals.items():
@@ -167,8 +167,8 @@ def write_runs(
     return made
 
 
-def _put(arrival: Arrival) -> int:
-    if arrival.coming is Coming.WAITS:
+def _put(arrival: GateDecision) -> int:
+    if arrival.coming is GateEntryOutcome.WAITS:
         return WAITING
     return QUEUED if arrival.gate is None else GATED
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.session import first
-from duly.store.retry_slots import Taken
+from duly.store.retry_slots import ReservedSlots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,22 +50,22 @@ class PostgresSlots:
         self._session = work.session
         self._task = task
 
-    def find(self, instant: int) -> Taken | None:
+    def find(self, instant: int) -> ReservedSlots | None:
         """Return the last range that begins at an instant or before it."""
         return self._read(FIND_SLOTS, instant)
 
-    def find_after(self, instant: int) -> Taken | None:
+    def find_after(self, instant: int) -> ReservedSlots | None:
         """Return the first range that begins after an instant."""
         return self._read(FIND_SLOTS_AFTER, instant)
 
-    def put(self, taken: Taken) -> None:
+    def put(self, taken: ReservedSlots) -> None:
         """Write a range, over the one that begins at the same slot if there is one."""
         self._session.run(PUT_SLOTS, (self._task, *taken))
 
-    def drop(self, taken: Taken) -> None:
+    def drop(self, taken: ReservedSlots) -> None:
         """Remove a range."""
         self._session.run(DROP_SLOTS, (self._task, taken.first_at))
 
-    def _read(self, statement: str, instant: int) -> Taken | None:
+    def _read(self, statement: str, instant: int) -> ReservedSlots | None:
         row = first(self._session, statement, (self._task, instant))
-        return None if row is None else Taken(*row)
+        return None if row is None else ReservedSlots(*row)

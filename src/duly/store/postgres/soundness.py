@@ -13,7 +13,7 @@ from duly.store.invariants import (
     migration_findings,
 )
 from duly.store.migrating import compare
-from duly.store.ports.maintenance import Finding
+from duly.store.ports.maintenance import IntegrityFinding
 from duly.store.postgres.rows import LAG_US
 from duly.store.postgres.schema import read_applied
 from duly.store.postgres.session import one
@@ -65,7 +65,7 @@ OURS = (
 )
 
 
-def check(look: Look, known: Sequence[Migration], name: str) -> list[Finding]:
+def check(look: Look, known: Sequence[Migration], name: str) -> list[IntegrityFinding]:
     """Return everything that is not as it must be."""
     has = read_applied(look.session)
     found = [*migration_findings(known, has, name), *_durability(look)]
@@ -74,7 +74,7 @@ def check(look: Look, known: Sequence[Migration], name: str) -> list[Finding]:
     return found
 
 
-def _durability(look: Look) -> Iterator[Finding]:
+def _durability(look: Look) -> Iterator[IntegrityFinding]:
     """Find a server that answers before its log is on disk, and that we could not tell otherwise.
 
     On a connection of our own we have; a pooler's is not ours to change.
@@ -82,10 +82,10 @@ def _durability(look: Look) -> Iterator[Finding]:
     if one(look.session, READ_DURABILITY)[0] == "off":
         detail = "synchronous_commit is off: what was acknowledged may be lost when the server dies"
         remedy = "turn it on for this role or database, or name the server and not the pooler"
-        yield Finding("durability", detail, remedy)
+        yield IntegrityFinding("durability", detail, remedy)
 
 
-def _invariants(look: Look) -> Iterator[Finding]:
+def _invariants(look: Look) -> Iterator[IntegrityFinding]:
     for invariant in OURS:
         # Our tables are in a schema of their own.
         statement = invariant.statement.replace("duly_", "duly.")

@@ -15,6 +15,7 @@ from duly.store.ports.auth import KeepsTenants
 from duly.store.ports.dispatch import (
     Arrivals,
     ArrivalsCursor,
+    CatchUpRangeRecord,
     DrainOwed,
     Fence,
     Fired,
@@ -28,7 +29,6 @@ from duly.store.ports.dispatch import (
     Member,
     MemberId,
     MemberKind,
-    OwedRecord,
     Renew,
     Renewal,
     Wakeups,
@@ -84,8 +84,14 @@ if TYPE_CHECKING:
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Definition, ScheduleRecord
     from duly.store.ports.audit import AuditAfter, SealAudit, TrailPage
-    from duly.store.ports.execution import Finish
-    from duly.store.ports.maintenance import Finding, Migration, Prune, Pruned, SchemaStatus
+    from duly.store.ports.execution import FinishAttempt
+    from duly.store.ports.maintenance import (
+        IntegrityFinding,
+        Migration,
+        Prune,
+        Pruned,
+        SchemaStatus,
+    )
     from duly.store.ports.operations import OrderWorker, QuarantinedHost
     from duly.store.ports.schedules import (
         AddedRun,
@@ -253,7 +259,7 @@ class PostgresStore(
         """Lend a connection: all that is done with it commits together, or not at all."""
         return lent(self._connections, limit_us)
 
-    def finish_within(self, within: object, worker: MemberId, finish: Finish) -> None:
+    def finish_within(self, within: object, worker: MemberId, finish: FinishAttempt) -> None:
         """End an attempt as the last word of a transaction that was lent."""
         if not isinstance(within, PostgresTransaction):
             raise not_lent(within)
@@ -336,8 +342,8 @@ class PostgresStore(
         return gates.open_gates(self._connections, limit)
 
     def load_owed(
-        self, shards: Sequence[int], limit: int, after: OwedRecord | None = None
-    ) -> list[OwedRecord]:
+        self, shards: Sequence[int], limit: int, after: CatchUpRangeRecord | None = None
+    ) -> list[CatchUpRangeRecord]:
         """Read ranges of schedules that still run, oldest first."""
         with self._dispatch_look() as look:
             return owed.load_owed(look, shards, limit, after)
@@ -442,7 +448,7 @@ class PostgresStore(
                     done += [] if applied is None else [applied]
             return done
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[IntegrityFinding]:
         """Look for broken invariants and changed migrations."""
         with self._connections.checking() as look:
             return soundness.check(look, self._connections.settings.migrations, self.name)

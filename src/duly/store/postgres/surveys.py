@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.effects import seen_by
 from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
-from duly.domain.verification import Scope
+from duly.domain.verification import ItemScope
 from duly.domain.vitals import DefinitionRecord
 from duly.store import records
 from duly.store.ports.queries import EFFECTS_MAX, Evidence, Findings
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.effects import EffectRecord
-    from duly.domain.runs import OccurrenceVerdict, RunRecord
+    from duly.domain.runs import OccurrenceStatus, RunRecord
     from duly.domain.schedules import ScheduleRecord
     from duly.store.ports.effects import VerdictRecord
-    from duly.store.ports.queries import Judged
+    from duly.store.ports.queries import OccurrenceStatuses
     from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import Session
 
@@ -75,7 +75,7 @@ class PostgresSurveys:
 
     _connections: Connections
 
-    def judge_many(self, asked: Sequence[Judged]) -> list[list[OccurrenceVerdict]]:
+    def judge_many(self, asked: Sequence[OccurrenceStatuses]) -> list[list[OccurrenceStatus]]:
         """Say what is known about occurrences of schedules."""
         pairs = [(one.schedule_id, instant) for one in asked for instant in one.instants]
         ids = [occurrence_run_id(*pair) for pair in pairs]
@@ -153,7 +153,8 @@ class PostgresSurveys:
             verdicts = _verdicts(look.session, run_ids)
             known = scopes.get_scopes(look.session, run_ids)
         return {
-            one: Findings(tuple(verdicts.get(one, ())), known.get(one, Scope())) for one in run_ids
+            one: Findings(tuple(verdicts.get(one, ())), known.get(one, ItemScope()))
+            for one in run_ids
         }
 
 

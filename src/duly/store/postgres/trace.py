@@ -8,7 +8,7 @@ from duly.domain.enums import AttemptState
 from duly.domain.ids import RunId
 from duly.domain.runs import (
     AttemptRecord,
-    LateWord,
+    LateReport,
     LineRecord,
     LogLine,
     Progress,
@@ -136,11 +136,11 @@ def _ended(run_id: RunId, row: Sequence[Any]) -> AttemptRecord:
     )
 
 
-def _late(row: list[Any]) -> LateWord | None:
+def _late(row: list[Any]) -> LateReport | None:
     state, at, error, result = row
     if state is None:
         return None
-    return LateWord(state=AttemptState(state), at=at, error=error, result=result)
+    return LateReport(state=AttemptState(state), at=at, error=error, result=result)
 
 
 def _live(look: Look, run_id: RunId, row: Sequence[Any]) -> AttemptRecord:

@@ -10,7 +10,7 @@ from duly.store.postgres.arrays import OptionalUuids, Texts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.store.postgres.work import Work
 
 INSERT_ENTRIES = """
@@ -24,7 +24,7 @@ FROM unnest($7::text[], $8::text[], $9::text[], $10::uuid[], $11::text[], $12::t
 ORDER BY u.place"""
 
 
-def record_all(work: Work, actor: Actor, entries: Sequence[tuple[str, Subject]]) -> None:
+def record_all(work: Work, actor: Actor, entries: Sequence[tuple[str, AuditSubject]]) -> None:
     """Write entries of one actor, in order: what was done, and to what."""
     if not entries:
         return

@@ -18,8 +18,8 @@ from psycopg.rows import tuple_row
 
 from duly.errors import UsageError
 from duly.store.caller_transactions import (
-    Lent,
-    Loan,
+    LentTransaction,
+    TransactionLease,
     another_store,
     mistake,
     parameter_values,
@@ -96,7 +96,7 @@ class OneStatement(Cursor[Any]):
         super()._execute_send(query, force_extended=True, binary=binary)
 
 
-class PostgresTransaction(Lent):
+class PostgresTransaction(LentTransaction):
     """A connection that is lent for a bounded time; it never begins or ends a transaction."""
 
     def __init__(self, connections: Connections, work: Work, limit_us: int) -> None:
@@ -104,7 +104,7 @@ class PostgresTransaction(Lent):
         self._connections = connections
         self._work = work
         self._connection = work.session.connection
-        self._loan = Loan(connections.name, connections.clock, limit_us)
+        self._loan = TransactionLease(connections.name, connections.clock, limit_us)
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[object, ...]]:
         """Run one statement of the caller's; the whole commits with ours, or nothing does."""

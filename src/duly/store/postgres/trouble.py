@@ -7,7 +7,7 @@ from uuid import UUID
 
 from duly.domain.ids import RunId
 from duly.store.alert_rulings import read_stalled, read_tried, stamp
-from duly.store.ports.alerts import TRIED_MIN, NewlyDead, Trouble
+from duly.store.ports.alerts import TRIED_MIN, NewlyDead, UnusualRuns
 from duly.store.postgres.session import one, uid
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ SELECT (SELECT count(*) FROM (
         WHERE r.created_at > $2::int8 AND r.origin NOT IN ('schedule', 'catch-up', 'backfill'))"""
 
 
-def find_trouble(look: Look, command: FindTrouble) -> Trouble:
+def find_trouble(look: Look, command: FindTrouble) -> UnusualRuns:
     """Return runs that are out of the ordinary."""
     session, now, limit = look.session, look.now, command.limit
     most = command.count_max
@@ -66,7 +66,7 @@ def find_trouble(look: Look, command: FindTrouble) -> Trouble:
     early, early_run = one(session, EARLY, (now - command.early_us,))
     since = now - command.made_us
     (made,) = one(session, MADE, (uid(stamp(since)), since, most))
-    return Trouble(
+    return UnusualRuns(
         now=now,
         stalled=read_stalled(session.rows(STALLABLE, (most,)), now, limit),
         tried=read_tried(session.rows(TRIED, (limit, most)), limit),

@@ -13,7 +13,7 @@ from duly.store.postgres.session import as_values, one
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.store.ports.dispatch import TimerKind
     from duly.store.postgres.session import Session
 
@@ -82,7 +82,7 @@ class Work:
         if by:
             self.session.run(COUNT_ON, (name, by))
 
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
         values = as_values(entry_row(self.now, actor, action, subject))
         self.session.run(INSERT_AUDIT, values)

@@ -37,37 +37,37 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
-    from duly.domain.quotas import GoneRecord, Quota, QuotaKey
+    from duly.domain.quotas import DepartedOwner, Quota, QuotaKey
     from duly.domain.runs import RunRecord, TaskPolicy
-    from duly.domain.verification import Scope
+    from duly.domain.verification import ItemScope
     from duly.store.ports.backfill import (
+        BackfillOccurrenceRecord,
         BackfillRecord,
         ChangeBackfill,
         CreateBackfill,
-        SlotState,
         StepBackfill,
         Stepped,
     )
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.effects import (
         AddVerdict,
+        AmbiguousRun,
         BeginEffect,
-        Begun,
-        DoubtRecord,
+        EffectGrant,
         EndEffect,
         OrderTask,
         Rerun,
-        SettleDoubt,
+        ResolveAmbiguousRun,
         TaskOrder,
         VerdictRecord,
     )
     from duly.store.ports.execution import (
-        Beat,
-        Beaten,
         Claimed,
         ClaimRuns,
-        Finish,
+        FinishAttempt,
         Finished,
+        Heartbeat,
+        HeartbeatResult,
         LostClaims,
         Report,
         SaveCheckpoint,
@@ -142,13 +142,13 @@ class PostgresWorking:
 
         return heard
 
-    def beat(self, command: Beat) -> Beaten:
+    def beat(self, command: Heartbeat) -> HeartbeatResult:
         """Renew a worker that nobody has declared dead; say what of its holds must stop."""
         beaten = self._beat(command)
         self._connections.plans_ahead.refresh()
         return beaten
 
-    def _beat(self, command: Beat) -> Beaten:
+    def _beat(self, command: Heartbeat) -> HeartbeatResult:
         with self._connections.statement(for_dispatch=True) as session:
             beaten, program_min = beating.beat(session, command)
             self._connections.refuse_newer(session, program_min)
@@ -181,12 +181,12 @@ class PostgresWorking:
         with self._connections.statement() as session:
             return beating.get_checkpoints(session, run_id)
 
-    def finish_runs(self, worker: MemberId, finishes: Sequence[Finish]) -> Finished:
+    def finish_runs(self, worker: MemberId, finishes: Sequence[FinishAttempt]) -> Finished:
         """End attempts, and put their runs where it was decided."""
         return finishing.finish_runs(self._connections, worker, finishes)
 
     def finish_and_claim(
-        self, finishes: Sequence[Finish], claim: ClaimRuns
+        self, finishes: Sequence[FinishAttempt], claim: ClaimRuns
     ) -> tuple[Finished, Claimed]:
         """End attempts, and take queued runs."""
         if self._connections.offers.is_any():
@@ -215,7 +215,7 @@ class PostgresWorking:
 
     # Effects and doubt
 
-    def begin_effect(self, command: BeginEffect) -> Begun:
+    def begin_effect(self, command: BeginEffect) -> EffectGrant:
         """Permit an effect."""
         # By threads of tasks, as with checkpoints.
         return effects.begin_effect(self._connections, command)
@@ -229,12 +229,12 @@ class PostgresWorking:
         with self._connections.statement() as session:
             return effects.list_effects(session, run_id, limit)
 
-    def list_doubts(self, tenant: str | None, limit: int) -> list[DoubtRecord]:
+    def list_doubts(self, tenant: str | None, limit: int) -> list[AmbiguousRun]:
         """Return runs that are in doubt, oldest first."""
         with self._connections.read() as look:
             return doubts.list_doubts(look.session, tenant, limit)
 
-    def settle_doubt(self, command: SettleDoubt) -> RunRecord:
+    def settle_doubt(self, command: ResolveAmbiguousRun) -> RunRecord:
         """Carry out what a person decided about a run in doubt."""
         with self._connections.write() as work:
             return doubts.settle_doubt(work, command)
@@ -264,7 +264,7 @@ class PostgresWorking:
         with self._connections.statement() as session:
             return doubts.list_verdicts(session, run_id)
 
-    def get_scope(self, run_id: RunId) -> Scope:
+    def get_scope(self, run_id: RunId) -> ItemScope:
         """Return what is known of a run's scope."""
         with self._connections.read() as look:
             return scopes.get_scope(look.session, run_id)
@@ -293,17 +293,17 @@ class PostgresWorking:
 
     # Owners
 
-    def mark_gone(self, command: MarkOwner) -> GoneRecord:
+    def mark_gone(self, command: MarkOwner) -> DepartedOwner:
         """Remember that an owner is gone."""
         with self._connections.write() as work:
             return mark_gone(PostgresSetting(work), command)
 
-    def mark_back(self, command: MarkOwner) -> GoneRecord:
+    def mark_back(self, command: MarkOwner) -> DepartedOwner:
         """Forget that an owner is gone."""
         with self._connections.write() as work:
             return mark_back(PostgresSetting(work), command)
 
-    def list_gone(self, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+    def list_gone(self, tenant: str, after: str, limit: int) -> list[DepartedOwner]:
         """Return who is gone, by name."""
         with self._connections.read() as look:
             return list_gone(look.session, tenant, after, limit)
@@ -431,7 +431,9 @@ class PostgresWorking:
         with self._connections.read(for_dispatch=True) as look:
             return backfilling.load_backfills(look, limit)
 
-    def list_slots(self, backfill_id: BackfillId, after: int | None, limit: int) -> list[SlotState]:
+    def list_slots(
+        self, backfill_id: BackfillId, after: int | None, limit: int
+    ) -> list[BackfillOccurrenceRecord]:
         """Return what was done about occurrences, by their time."""
         with self._connections.read() as look:
             return backfilling.list_slots(look, backfill_id, after, limit)

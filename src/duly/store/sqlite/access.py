@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from duly.store.ports.auth import (
         AddSession,
         AddToken,
-        Announced,
-        AnswerKey,
-        BeginAnswer,
+        BeginRequest,
+        CreateSelection,
         FinishAnswer,
-        Freeze,
-        FrozenSet,
+        IdempotencyCheck,
+        IdempotencyKey,
         NoteRefusals,
         RevokeToken,
         SessionRecord,
+        StoredSelection,
     )
     from duly.store.sqlite.work import Look, Work
 
@@ -227,7 +227,7 @@ class SqliteAccess(ABC):
         with self._write() as work:
             return bool(work.connection.execute(SPEND_CODE, (secret_hash, work.now)).fetchall())
 
-    def begin_answer(self, command: BeginAnswer) -> Announced:
+    def begin_answer(self, command: BeginRequest) -> IdempotencyCheck:
         """Announce an order, or say what is known of it."""
         with self._write() as work:
             of_order = _of_order(command.key)
@@ -246,12 +246,12 @@ class SqliteAccess(ABC):
             bindings = (*told, *_of_order(command.key), command.fence)
             return bool(work.connection.execute(FINISH_ANSWER, bindings).fetchall())
 
-    def forget_answer(self, key: AnswerKey, fence: int) -> None:
+    def forget_answer(self, key: IdempotencyKey, fence: int) -> None:
         """Take back an order of which nothing was done."""
         with self._write() as work:
             work.connection.execute(FORGET_ANSWER, (NOBODY, *_of_order(key), fence))
 
-    def freeze(self, command: Freeze) -> FrozenSet:
+    def freeze(self, command: CreateSelection) -> StoredSelection:
         """Keep a set of runs."""
         packed = b"".join(command.ids)
         with self._write() as work:
@@ -262,7 +262,7 @@ class SqliteAccess(ABC):
             work.connection.execute(INSERT_FROZEN, bindings)
             return kept
 
-    def find_frozen(self, frozen: bytes, tenant: str) -> FrozenSet | None:
+    def find_frozen(self, frozen: bytes, tenant: str) -> StoredSelection | None:
         """Return a set that has not expired, if it is this tenant's."""
         with self._read() as look:
             row = look.connection.execute(FIND_FROZEN, (frozen, tenant, look.now)).fetchone()
@@ -278,5 +278,5 @@ def forget_access(work: Work, limit: int) -> int:
     return gone + len(work.connection.execute(FORGET_TOKENS, bindings).fetchall())
 
 
-def _of_order(key: AnswerKey) -> tuple[str, bytes, str]:
+def _of_order(key: IdempotencyKey) -> tuple[str, bytes, str]:
     return key.tenant, key.principal, key.key

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.admission import Books
+from duly.domain.admission import AdmissionState
 from duly.domain.enums import Lane
 from duly.domain.ids import RunId, shard_of
-from duly.domain.limits import Pace, cap_gate
+from duly.domain.limits import RateState, cap_gate
 from duly.domain.outcomes import not_begun
-from duly.domain.runs import Reason, Tries
+from duly.domain.runs import AttemptCounts, Reason
 from duly.store.admission import Admission, AskingClaim
 from duly.store.gathering import LANE_OFFSETS
-from duly.store.ports.execution import Finish, Hold
+from duly.store.ports.execution import ClaimRef, FinishAttempt
 from duly.store.sqlite.finishing import TAKE_CLAIM
 from duly.store.sqlite.gates import NEXT_NUMBER, STAND
 from duly.store.sqlite.limiting import (
@@ -34,7 +34,7 @@ from duly.store.work_rulings import put_off_tries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from duly.domain.admission import Breaker, Verdict
+    from duly.domain.admission import AdmissionDecision, Breaker
     from duly.domain.limits import Limits
     from duly.store.ports.dispatch import MemberId
     from duly.store.records import Row
@@ -64,11 +64,11 @@ class SqliteAdmission(Admission):
         self._work = work
         self._connection = work.connection
 
-    def claims(self, worker: MemberId, holds: Sequence[Hold]) -> Mapping[Hold, AskingClaim]:
+    def claims(self, worker: MemberId, holds: Sequence[ClaimRef]) -> Mapping[ClaimRef, AskingClaim]:
         """Return those claims that are the worker's under that fence."""
         found = self._connection.executemany(READ_CLAIMS, [(*hold, worker) for hold in holds])
         return {
-            Hold(RunId(run_id), fence): AskingClaim(deadline_at, bool(is_cancel_asked))
+            ClaimRef(RunId(run_id), fence): AskingClaim(deadline_at, bool(is_cancel_asked))
             for run_id, fence, deadline_at, is_cancel_asked in found
         }
 
@@ -90,13 +90,13 @@ class SqliteAdmission(Admission):
         """Return turns at rates that runs were given."""
         return {RunId(run_id): at for run_id, at in self._each(READ_TURNS, run_ids)}
 
-    def books(self, places: Sequence[str], destinations: Sequence[str]) -> Books:
+    def books(self, places: Sequence[str], destinations: Sequence[str]) -> AdmissionState:
         """Return places, paces and breakers as they are now."""
         breakers = {name: read_breaker(self._connection, name) for name in destinations}
-        return Books(
+        return AdmissionState(
             held={place: self._count(COUNT_HELD, place) for place in places},
             waiting={place: self._count(COUNT_WAITING, cap_gate(place)) for place in places},
-            paces={place: Pace(*pace) for place, *pace in self._each(READ_PACES, places)},
+            paces={place: RateState(*pace) for place, *pace in self._each(READ_PACES, places)},
             breakers={name: one for name, one in breakers.items() if one is not None},
         )
 
@@ -111,7 +111,7 @@ class SqliteAdmission(Admission):
         (count,) = one(self._connection, statement, (key,))
         return int(count)
 
-    def go(self, going: Sequence[tuple[Hold, tuple[str, ...]]]) -> None:
+    def go(self, going: Sequence[tuple[ClaimRef, tuple[str, ...]]]) -> None:
         """Write places of claims that begin."""
         for (run_id, fence), places in going:
             leave_places(self._work, run_id, but=places)
@@ -120,7 +120,9 @@ class SqliteAdmission(Admission):
             self._connection.execute(MARK_CLAIM, (run_id,))
             self._connection.execute(DROP_TURN, (run_id,))
 
-    def put_off(self, later: Sequence[tuple[Hold, Verdict]], turns: Mapping[RunId, int]) -> None:
+    def put_off(
+        self, later: Sequence[tuple[ClaimRef, AdmissionDecision]], turns: Mapping[RunId, int]
+    ) -> None:
         """Let runs wait for their timers."""
         work = self._work
         for hold, verdict in later:
@@ -132,7 +134,7 @@ class SqliteAdmission(Admission):
         work.count_on("retrying", len(later))
         self._connection.executemany(PUT_TURN, list(turns.items()))
 
-    def stand(self, standing: Sequence[tuple[Hold, str]]) -> None:
+    def stand(self, standing: Sequence[tuple[ClaimRef, str]]) -> None:
         """Let runs stand at the gates of places."""
         for hold, place in standing:
             tries, gate = self._end_unbegun(hold), cap_gate(place)
@@ -142,24 +144,24 @@ class SqliteAdmission(Admission):
             row = (hold.run_id, gate, rank, number, self.now, *tries)
             self._connection.execute(STAND, row)
 
-    def _end_unbegun(self, hold: Hold) -> Tries:
+    def _end_unbegun(self, hold: ClaimRef) -> AttemptCounts:
         """End a claim that has not begun, and leaves no record."""
         *tries, is_gated = one(self._connection, END_UNBEGUN, hold)
         if is_gated:
             leave_places(self._work, hold.run_id)
-        return put_off_tries(Tries(*tries))
+        return put_off_tries(AttemptCounts(*tries))
 
-    def cancel(self, holds: Sequence[Hold]) -> None:
+    def cancel(self, holds: Sequence[ClaimRef]) -> None:
         """Close runs as cancelled, which somebody has asked for."""
         moving, conclusion = Moving(self._work), not_begun(Reason.NOT_STARTED)
         for hold in holds:
             (worker,) = one(self._connection, READ_WORKER, hold)
             _, *claim = one(self._connection, TAKE_CLAIM, (None, *hold, worker))
-            finish = Finish(hold=hold, started_at=None, conclusion=conclusion)
+            finish = FinishAttempt(hold=hold, started_at=None, conclusion=conclusion)
             moving.end(Claim(*claim), finish)
         moving.write()
 
-    def write_books(self, paces: Mapping[str, Pace], breakers: Mapping[str, Breaker]) -> None:
+    def write_books(self, paces: Mapping[str, RateState], breakers: Mapping[str, Breaker]) -> None:
         """Write paces and breakers that have changed."""
         rows = [(place, *pace) for place, pace in paces.items()]
         self._connection.executemany(PUT_PACE, rows)

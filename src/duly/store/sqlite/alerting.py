@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from duly.domain.alerts import WAIT_MAX_US, DeliveryState, Step
+from duly.domain.alerts import WAIT_MAX_US, AlertTransition, DeliveryState
 from duly.store.alert_rulings import (
     ALERT_COLUMNS,
     AUDITED,
@@ -51,20 +51,20 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from contextlib import AbstractContextManager
 
-    from duly.domain.alerts import AlertId, AlertRecord, Change, DeliveryRecord
+    from duly.domain.alerts import AlertChange, AlertId, AlertRecord, DeliveryRecord
     from duly.store.ports.alerts import (
         AcknowledgeAlert,
         AlertFilter,
+        AlertSettingKind,
+        AlertSettingRecord,
         ApplyAlerts,
         FindTrouble,
-        HoldWatch,
         RemoveTerm,
-        SetTerm,
+        RenewWatcherLease,
+        SetAlertSetting,
         SettleDelivery,
-        TermRecord,
-        TermSort,
-        Trouble,
-        WatchFence,
+        UnusualRuns,
+        WatcherFence,
     )
     from duly.store.sqlite.work import Look, Work
 
@@ -147,7 +147,7 @@ class SqliteAlerting(ABC):
     def _read(self) -> AbstractContextManager[Look]:
         """Open a snapshot; it waits for nobody."""
 
-    def hold_watch(self, command: HoldWatch) -> Watch:
+    def hold_watch(self, command: RenewWatcherLease) -> Watch:
         """Take the watch, or renew it; who finds it another's writes nothing."""
         with self._read() as look:
             seen = _hold(look, command, may_write=False)
@@ -158,7 +158,7 @@ class SqliteAlerting(ABC):
             assert held is not None, "whoever may write has an answer"
             return held
 
-    def release_watch(self, fence: WatchFence) -> None:
+    def release_watch(self, fence: WatcherFence) -> None:
         """Give up the watch, if it is still ours."""
         with self._write() as work:
             work.connection.execute(FREE_WATCH, fence)
@@ -231,7 +231,7 @@ class SqliteAlerting(ABC):
             assert noted is not None, "it was there"
             return noted
 
-    def set_alert_term(self, command: SetTerm) -> TermRecord:
+    def set_alert_term(self, command: SetAlertSetting) -> AlertSettingRecord:
         """Keep what was said."""
         with self._write() as work:
             row = work.connection.execute(GET_TERM, (command.sort, command.name)).fetchone()
@@ -258,19 +258,19 @@ class SqliteAlerting(ABC):
             work.record(command.actor, f"alert-{command.sort}.removed", subject)
             return True
 
-    def list_alert_terms(self, sort: TermSort) -> list[TermRecord]:
+    def list_alert_terms(self, sort: AlertSettingKind) -> list[AlertSettingRecord]:
         """Return what was said of a sort."""
         with self._read() as look:
             said = [read_term(row) for row in look.connection.execute(LIST_TERMS, (sort,))]
             return ordered_terms(said, look.now)
 
-    def find_trouble(self, command: FindTrouble) -> Trouble:
+    def find_trouble(self, command: FindTrouble) -> UnusualRuns:
         """Return runs that are out of the ordinary."""
         with self._read() as look:
             return find_trouble(look, command)
 
 
-def is_watch_ours(work: Work, fence: WatchFence, held_at: int | None = None) -> bool:
+def is_watch_ours(work: Work, fence: WatcherFence, held_at: int | None = None) -> bool:
     """Say whether somebody has the watch; put on record who writes and has not."""
     if is_watching(one(work.connection, READ_WATCH), fence, work.now, held_at):
         return True
@@ -287,7 +287,7 @@ def forget_alerts(work: Work, limit: int) -> int:
     return len(doomed) + len(connection.execute(FORGET_TERMS, (until, limit)).fetchall())
 
 
-def _hold(seen: Look | Work, command: HoldWatch, *, may_write: bool) -> Watch | None:
+def _hold(seen: Look | Work, command: RenewWatcherLease, *, may_write: bool) -> Watch | None:
     """Return whose the watch is; None when it must be written, and may not be."""
     now = seen.now
     epoch, holder, renewed_at, expires_at, name, notes = one(seen.connection, READ_WATCH)
@@ -311,8 +311,8 @@ def _hold(seen: Look | Work, command: HoldWatch, *, may_write: bool) -> Watch | 
     )
 
 
-def _apply(work: Work, change: Change) -> None:
-    if change.step is Step.FORGOTTEN:
+def _apply(work: Work, change: AlertChange) -> None:
+    if change.step is AlertTransition.FORGOTTEN:
         work.connection.execute(FORGET_PENDING, (change.alert.id,))
         return
     work.connection.execute(WRITE_ALERT, alert_row(change.alert))

@@ -8,7 +8,7 @@ from duly.domain.enums import AttemptState
 from duly.domain.ids import RunId
 from duly.domain.runs import (
     AttemptRecord,
-    LateWord,
+    LateReport,
     LineRecord,
     LogLine,
     Progress,
@@ -95,7 +95,7 @@ def _ended(row: Row) -> AttemptRecord:
     late = None
     if late_state is not None:
         said = AttemptState(late_state)
-        late = LateWord(state=said, at=late_at, error=late_error, result=late_result)
+        late = LateReport(state=said, at=late_at, error=late_error, result=late_result)
     return AttemptRecord(
         **_common(row),
         state=said_state(state),

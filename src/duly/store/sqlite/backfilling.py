@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.backfill import SlotClass, classify
+from duly.domain.backfill import BackfillOccurrenceKind, classify
 from duly.domain.enums import Lane, Origin, RunState
 from duly.domain.ids import RunId
-from duly.domain.policies import Coming
-from duly.domain.runs import Tries
+from duly.domain.policies import GateEntryOutcome
+from duly.domain.runs import AttemptCounts
 from duly.store.backfill_rows import backfill_record, backfill_row, run_ids_from
 from duly.store.backfill_rulings import root_of
 from duly.store.backfill_work import BackfillWork
 from duly.store.gathering import LANE_OFFSETS, RunBefore
-from duly.store.ports.backfill import SlotState
+from duly.store.ports.backfill import BackfillOccurrenceRecord
 from duly.store.sqlite import rows
 from duly.store.sqlite.gates import SqliteGates
 from duly.store.sqlite.leases import held_shards
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.domain.backfill import Planned, Slot
     from duly.domain.ids import BackfillId, ScheduleId
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.ports.backfill import BackfillRecord
     from duly.store.ports.dispatch import Fence
     from duly.store.sqlite.work import Work
@@ -121,7 +121,7 @@ class SqliteBackfills(BackfillWork):
         definition: Definition,
         planned: Planned,
         run_id: RunId,
-        arrival: Arrival,
+        arrival: GateDecision,
     ) -> None:
         """Make a run; queue it, or let it wait at its gate."""
         call = definition.call
@@ -132,9 +132,9 @@ class SqliteBackfills(BackfillWork):
             *(call.task, None, call.queue, call.priority, Origin.BACKFILL, Lane.BACKFILL),
             *(planned.scheduled_for, planned.not_before, window_from, self.now, self.now),
         )
-        if arrival.coming is Coming.WAITS:
+        if arrival.coming is GateEntryOutcome.WAITS:
             priority = call.priority + LANE_OFFSETS[Lane.BACKFILL]
-            self._gates.stand(run_id, arrival, priority, Tries())
+            self._gates.stand(run_id, arrival, priority, AttemptCounts())
         elif arrival.gate is not None:
             self._gates.take(arrival.gate, run_id)
         write_runs(self._work, [row], {run_id: arrival})
@@ -142,12 +142,12 @@ class SqliteBackfills(BackfillWork):
         if root is not None:
             self._work.connection.execute(SET_ROOT, (root, run_id))
 
-    def note(self, backfill_id: BackfillId, slot: SlotState) -> None:
+    def note(self, backfill_id: BackfillId, slot: BackfillOccurrenceRecord) -> None:
         """Write down what was done about an occurrence."""
         row = (backfill_id, slot.scheduled_for, slot.kind, slot.run_id, slot.run_id is not None)
         self._work.connection.execute(NOTE, row)
 
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
         self._work.record(actor, action, subject)
 
@@ -175,12 +175,14 @@ def load_backfills(look: Look, limit: int) -> list[BackfillRecord]:
 
 def list_slots(
     look: Look, backfill_id: BackfillId, after: int | None, limit: int
-) -> list[SlotState]:
+) -> list[BackfillOccurrenceRecord]:
     """Return what was done about occurrences, by their time."""
     since = BEFORE_ALL if after is None else after
     found = look.connection.execute(LIST_SLOTS, (backfill_id, since, limit))
     return [
-        SlotState(at, SlotClass(kind), None if run_id is None else RunId(run_id))
+        BackfillOccurrenceRecord(
+            at, BackfillOccurrenceKind(kind), None if run_id is None else RunId(run_id)
+        )
         for at, kind, run_id in found
     ]
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from duly.domain.admission import begin_behind
 from duly.domain.enums import Lane, RunState
-from duly.domain.runs import TIMEOUT_DEFAULT_US, Tries
+from duly.domain.runs import TIMEOUT_DEFAULT_US, AttemptCounts
 from duly.store import records
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import EFFECTS_SCHEMA, restricted_subject, unsafe_among
-from duly.store.ports.dispatch import Standing
+from duly.store.ports.dispatch import WorkerStatus
 from duly.store.ports.execution import (
-    Beat,
-    Beaten,
     Claimed,
     ClaimedRun,
+    ClaimRef,
     ClaimRuns,
-    Hold,
-    Stop,
-    StopKind,
+    Heartbeat,
+    HeartbeatResult,
+    StopOrder,
+    StopReason,
 )
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import may_claim
@@ -324,13 +324,13 @@ class _Reader:
         self._worker = worker
         self._now = now
 
-    def tries(self, row: Row) -> Tries:
-        return claimed_tries(Tries(*row[_TRIES]), self._now)
+    def tries(self, row: Row) -> AttemptCounts:
+        return claimed_tries(AttemptCounts(*row[_TRIES]), self._now)
 
     def is_live(self, row: Row) -> bool:
         return bool(row[_LANE] == Lane.LIVE)
 
-    def record(self, row: Row, tries: Tries) -> RunRecord:
+    def record(self, row: Row, tries: AttemptCounts) -> RunRecord:
         held = (self._worker, self._now, None, None, None, None, None, None, row[_ERROR], None)
         became = (RunState.RUNNING, None, None, *tries, *held)
         return records.run_record((*row[: _TRIES.start], *became))
@@ -359,25 +359,25 @@ def _every_queue(work: Work) -> Sequence[str]:
     return found
 
 
-def beat(work: Work, command: Beat) -> Beaten:
+def beat(work: Work, command: Heartbeat) -> HeartbeatResult:
     """Renew a worker that nobody has declared dead; say what must stop, and what it forgot."""
     now, worker = work.now, command.worker
     row = (now, now + command.ttl_us, command.slots, command.leaked, worker)
     renewed = work.connection.execute(BEAT, row).fetchall()
     alive = bool(renewed)
     held = {
-        Hold(run_id, fence): asked_at
+        ClaimRef(run_id, fence): asked_at
         for run_id, fence, asked_at in work.connection.execute(LIST_HELD, (worker,))
     }
-    stops: list[Stop] = []
+    stops: list[StopOrder] = []
     for hold in command.holds:
         if hold not in held:
-            stops.append(Stop(hold, StopKind.GONE))
+            stops.append(StopOrder(hold, StopReason.GONE))
         elif held[hold] is not None:
-            stops.append(Stop(hold, StopKind.CANCEL))
+            stops.append(StopOrder(hold, StopReason.CANCEL))
     named = set(command.holds)
     strays = tuple(hold for hold in held if hold not in named) if alive else ()
     (version,) = rows.one(work.connection, READ_LIMITS_VERSION)
     told = renewed[0][0] if alive else None
-    standing = None if told is None else Standing(str(told))
-    return Beaten(now, alive, tuple(stops), strays, version, standing)
+    standing = None if told is None else WorkerStatus(str(told))
+    return HeartbeatResult(now, alive, tuple(stops), strays, version, standing)

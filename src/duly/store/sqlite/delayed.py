@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from duly.domain.audit import delayed_facts
 from duly.domain.enums import RunState
 from duly.domain.ids import shard_of
-from duly.domain.policies import Coming
-from duly.domain.runs import DelayedRecord, RunRecord, Tries
+from duly.domain.policies import GateEntryOutcome
+from duly.domain.runs import AttemptCounts, DelayedRecord, RunRecord
 from duly.store import records
-from duly.store.adding import Adding, Known, delayed_row, roots_of
+from duly.store.adding import Adding, EarlierRequest, delayed_row, roots_of
 from duly.store.auditing import delayed_subject
 from duly.store.gates import comer_by_hand, in_the_way
 from duly.store.gathering import LANE_OFFSETS, ordered_row
@@ -27,11 +27,11 @@ from duly.store.sqlite.settlements import SET_ROOT, write_runs
 if TYPE_CHECKING:
     import apsw
 
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.domain.ids import RunId, ScheduleId
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.ports.schedules import AddedRun, AddRuns, CancelDelayed, MoveDelayed, NewRun
-    from duly.store.runs_alike import RunsAlike
+    from duly.store.runs_alike import UniformRuns
     from duly.store.sqlite.work import Work
 
 DELAYED_BY_ID = f"{rows.DELAYED} WHERE id = ?1 AND (?2 IS NULL OR tenant = ?2)"
@@ -97,7 +97,7 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
     return added
 
 
-def _add_later(work: Work, alike: RunsAlike) -> list[AddedRun] | None:
+def _add_later(work: Work, alike: UniformRuns) -> list[AddedRun] | None:
     """Make runs that are alike and to come; None if something is in their way."""
     due_at, connection = alike.due(work.now), work.connection
     ids = alike.ids
@@ -179,12 +179,12 @@ class _SqliteAdding(Adding):
         super().__init__(command.actor, work.now)
         self._work = work
 
-    def known(self, new: NewRun) -> Known | None:
+    def known(self, new: NewRun) -> EarlierRequest | None:
         pending = read_delayed(self._work.connection, new.id)
         if pending is not None:
-            return Known(pending, pending.due_at, pending.fingerprint)
+            return EarlierRequest(pending, pending.due_at, pending.fingerprint)
         run = read_run(self._work.connection, new.id)
-        return None if run is None else Known(run, run.not_before)
+        return None if run is None else EarlierRequest(run, run.not_before)
 
     def schedule(self, schedule_id: ScheduleId) -> tuple[str, str, str] | None:
         row = self._work.connection.execute(STATUS_OF_SCHEDULE, (schedule_id,)).fetchone()
@@ -197,24 +197,24 @@ class _SqliteAdding(Adding):
         _close(self._work, pending, RunState.REPLACED, self.actor)
 
     def run_at_once(self, new: NewRun, instant: int) -> None:
-        arrivals: dict[bytes, Arrival] = {}
+        arrivals: dict[bytes, GateDecision] = {}
         if new.schedule_id is not None:
             arrivals[new.id] = self._arrive(new, new.schedule_id)
         write_runs(self._work, [ordered_row(new, instant, self.now)], arrivals)
-        if new.schedule_id is not None and arrivals[new.id].coming is Coming.GOES:
+        if new.schedule_id is not None and arrivals[new.id].coming is GateEntryOutcome.GOES:
             go_ahead(self._work, new.id)
 
-    def _arrive(self, new: NewRun, schedule_id: ScheduleId) -> Arrival:
+    def _arrive(self, new: NewRun, schedule_id: ScheduleId) -> GateDecision:
         """Let a run that a person asks of a schedule come to its gate; refuse what can't go."""
         record = read_schedule(self._work.connection, schedule_id)
         assert record is not None, "it was looked at a moment ago"
         gates = SqliteGates(self._work)
         arrival = gates.arrive(comer_by_hand(record, new))
-        if arrival.coming is Coming.SKIPPED:
+        if arrival.coming is GateEntryOutcome.SKIPPED:
             raise in_the_way(record.name, arrival)
-        if arrival.coming is Coming.WAITS:
+        if arrival.coming is GateEntryOutcome.WAITS:
             priority = new.call.priority + LANE_OFFSETS[new.lane]
-            gates.stand(new.id, arrival, priority, Tries())
+            gates.stand(new.id, arrival, priority, AttemptCounts())
         elif arrival.gate is not None:
             gates.take(arrival.gate, new.id)
         return arrival
@@ -227,7 +227,7 @@ class _SqliteAdding(Adding):
         self._work.count_on("delayed", 1)
         self._work.announce("delayed", new.id, due_at, shard)
 
-    def record(self, action: str, subject: Subject) -> None:
+    def record(self, action: str, subject: AuditSubject) -> None:
         self._work.record(self.actor, action, subject)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from duly.domain.effects import Choice
 from duly.domain.enums import Finding, Lane, RunState
 from duly.domain.ids import RunId
-from duly.domain.policies import Coming
-from duly.domain.runs import Reason, Tries
+from duly.domain.policies import GateEntryOutcome
+from duly.domain.runs import AttemptCounts, Reason
 from duly.store import records
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
@@ -25,7 +25,7 @@ from duly.store.effect_rulings import (
 )
 from duly.store.gates import FREE, comer_again, in_the_way
 from duly.store.gathering import LANE_OFFSETS
-from duly.store.ports.effects import FREE_TASK, DoubtRecord, TaskOrder, VerdictRecord
+from duly.store.ports.effects import FREE_TASK, AmbiguousRun, TaskOrder, VerdictRecord
 from duly.store.sqlite import rows
 from duly.store.sqlite.delayed import read_run
 from duly.store.sqlite.effects import settle_effects
@@ -37,8 +37,8 @@ from duly.store.work_rulings import retried_tries, unknown_run
 
 if TYPE_CHECKING:
     from duly.domain.runs import RunRecord
-    from duly.store.gates import Arrival
-    from duly.store.ports.effects import AddVerdict, OrderTask, Rerun, SettleDoubt
+    from duly.store.gates import GateDecision
+    from duly.store.ports.effects import AddVerdict, OrderTask, Rerun, ResolveAmbiguousRun
     from duly.store.records import Row
     from duly.store.sqlite.work import Look, Work
 
@@ -66,7 +66,7 @@ SELECT run_id, number, at, finding, evidence, by, doubt FROM duly_verdicts
 WHERE run_id = ? ORDER BY number"""
 
 
-def list_doubts(look: Look, tenant: str | None, limit: int) -> list[DoubtRecord]:
+def list_doubts(look: Look, tenant: str | None, limit: int) -> list[AmbiguousRun]:
     """Return runs that are in doubt, oldest first."""
     found: list[Row]
     if tenant is None:
@@ -74,11 +74,11 @@ def list_doubts(look: Look, tenant: str | None, limit: int) -> list[DoubtRecord]
     else:
         found = look.connection.execute(OLDEST_DOUBTS_OF, (tenant, limit)).fetchall()
     return [
-        DoubtRecord(_run(look, RunId(run_id)), since, reason) for run_id, since, reason in found
+        AmbiguousRun(_run(look, RunId(run_id)), since, reason) for run_id, since, reason in found
     ]
 
 
-def settle_doubt(work: Work, command: SettleDoubt) -> RunRecord:
+def settle_doubt(work: Work, command: ResolveAmbiguousRun) -> RunRecord:
     """Carry out what a person decided."""
     record = doubt_to_settle(read_run(work.connection, command.id), command)
     work.record(command.actor, "run.settled", settled_subject(record, command))
@@ -130,7 +130,7 @@ def rerun_run(work: Work, command: Rerun) -> RunRecord:
     write_runs(work, [_row_again(record, command, work.now)], {command.new_id: arrival})
     root = record.line if command.is_repair else record.root
     work.connection.execute(SET_ROOT, (root, command.new_id))
-    if record.schedule_id is not None and arrival.coming is Coming.GOES:
+    if record.schedule_id is not None and arrival.coming is GateEntryOutcome.GOES:
         go_ahead(work, command.new_id)
     work.record(command.actor, "run.rerun", rerun_subject(record, command))
     return _run(work, command.new_id)
@@ -143,7 +143,7 @@ def _row_again(record: RunRecord, command: Rerun, now: int) -> Row:
     return (*of, *what, record.scheduled_for, now, record.window_from, now, now)
 
 
-def _come(work: Work, record: RunRecord, new_id: RunId) -> Arrival:
+def _come(work: Work, record: RunRecord, new_id: RunId) -> GateDecision:
     """Let the new run come to its schedule's gate; refuse what may neither go nor wait."""
     if record.schedule_id is None or record.definition_number is None:
         return FREE
@@ -153,10 +153,12 @@ def _come(work: Work, record: RunRecord, new_id: RunId) -> Arrival:
         return FREE
     gates = SqliteGates(work)
     arrival = gates.arrive(comer_again(schedule, definition, new_id))
-    if arrival.coming is Coming.SKIPPED:
+    if arrival.coming is GateEntryOutcome.SKIPPED:
         raise in_the_way(schedule.name, arrival)
-    if arrival.coming is Coming.WAITS:
-        gates.stand(new_id, arrival, record.call.priority + LANE_OFFSETS[Lane.LIVE], Tries())
+    if arrival.coming is GateEntryOutcome.WAITS:
+        gates.stand(
+            new_id, arrival, record.call.priority + LANE_OFFSETS[Lane.LIVE], AttemptCounts()
+        )
     elif arrival.gate is not None:
         gates.take(arrival.gate, new_id)
     return arrival

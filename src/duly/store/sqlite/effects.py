@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.effects import (
-    Boundary,
+    ClaimCheck,
     EffectRecord,
     EffectState,
     Grant,
@@ -18,7 +18,7 @@ from duly.domain.effects import (
 )
 from duly.domain.ids import RunId
 from duly.store import records
-from duly.store.ports.effects import Begun
+from duly.store.ports.effects import EffectGrant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.store.ports.effects import BeginEffect, EndEffect
-    from duly.store.ports.execution import Hold
+    from duly.store.ports.execution import ClaimRef
     from duly.store.sqlite.work import Look, Work
 
 # A repair goes on with the ledger of the first run.
@@ -59,12 +59,12 @@ def find_ledger(connection: apsw.Connection, run_id: RunId) -> RunId | None:
     return None if row is None else RunId(row[0])
 
 
-def begin_effect(work: Work, command: BeginEffect) -> Begun:
+def begin_effect(work: Work, command: BeginEffect) -> EffectGrant:
     """Permit an effect, and write it down as intended."""
     connection, hold, now = work.connection, command.hold, work.now
     row = connection.execute(READ_BOUNDARY, (*hold, command.worker)).fetchone()
     is_cancel_asked, deadline_at, effects_at = row or (False, None, None)
-    boundary = Boundary(
+    boundary = ClaimCheck(
         is_ours=row is not None,
         is_cancel_asked=bool(is_cancel_asked),
         deadline_at=deadline_at,
@@ -72,7 +72,7 @@ def begin_effect(work: Work, command: BeginEffect) -> Begun:
     )
     grant = may_begin(boundary)
     if row is None or (grant is not Grant.GRANTED and command.key is None):
-        return Begun(now, grant)
+        return EffectGrant(now, grant)
     record = None
     if command.key is not None:
         root = find_ledger(connection, hold.run_id)
@@ -82,13 +82,13 @@ def begin_effect(work: Work, command: BeginEffect) -> Begun:
         # What was done is told also to one that may begin nothing more.
         grant = grant if repeat is Grant.GRANTED else repeat
         if grant is not Grant.GRANTED:
-            return Begun(now, grant, known)
+            return EffectGrant(now, grant, known)
         record = intended(known, (root, command.key), hold, now)
         if record != known:
             _put(connection, record)
     if effects_at is None:
         connection.execute(NOTE_BOUNDARY, (now, command.is_unsafe, hold.run_id))
-    return Begun(now, grant, record)
+    return EffectGrant(now, grant, record)
 
 
 def end_effect(work: Work, command: EndEffect) -> bool:
@@ -107,7 +107,7 @@ def end_effect(work: Work, command: EndEffect) -> bool:
     return is_taken
 
 
-def forget_intentions(work: Work, hold: Hold) -> None:
+def forget_intentions(work: Work, hold: ClaimRef) -> None:
     """Write down as unknown what a claim that ends has intended and not done."""
     root = find_ledger(work.connection, hold.run_id)
     work.connection.execute(FORGET_INTENTIONS, (root, *hold))

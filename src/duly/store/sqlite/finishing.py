@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.outcomes import Close
 from duly.store.auditing import SYSTEM, refused_subject
-from duly.store.ports.execution import Finish, Finished, FinishResult
+from duly.store.ports.execution import FinishAttempt, Finished, FinishResult
 from duly.store.sqlite.batches import Among, Batch
 from duly.store.sqlite.places import CLAIM_COLUMNS, OUTCOME_COLUMNS, Claim, Moving, tenant_of
 from duly.store.work_rulings import said_result, said_state, taken_away
@@ -61,7 +61,7 @@ WHERE run_id = ? AND fence = ?"""
 class Ends:
     """Ends as they are told, made ready before anybody waits for the lock."""
 
-    def __init__(self, finishes: Sequence[Finish]) -> None:
+    def __init__(self, finishes: Sequence[FinishAttempt]) -> None:
         self.finishes = finishes
         self.closing: list[Row] = []
         """Of those that only close their run, what CLOSE_CLAIMED asks for."""
@@ -107,7 +107,7 @@ def finish_runs(work: Work, worker: MemberId, ends: Ends) -> Finished:
     return Finished(work.now, tuple(results))
 
 
-def finish_within(work: Work, store: str, worker: MemberId, finish: Finish) -> None:
+def finish_within(work: Work, store: str, worker: MemberId, finish: FinishAttempt) -> None:
     """End an attempt among other things; raise when it is not this worker's to end."""
     asked = (None, *finish.hold, worker)
     taken = work.connection.execute(TAKE_CLAIM, asked).fetchone()
@@ -130,7 +130,7 @@ def _close(work: Work, worker: MemberId, closing: list[Row]) -> set[bytes]:
 
 
 def _finish_each(
-    work: Work, worker: MemberId, finishes: Sequence[Finish]
+    work: Work, worker: MemberId, finishes: Sequence[FinishAttempt]
 ) -> Sequence[FinishResult]:
     asked = [(place, one.hold.run_id, one.hold.fence, worker) for place, one in enumerate(finishes)]
     taken = {row[0]: row[1:] for row in work.connection.executemany(TAKE_CLAIM, asked)}
@@ -149,7 +149,7 @@ def _finish_each(
     return results
 
 
-def _answer(work: Work, worker: MemberId, finish: Finish) -> FinishResult:
+def _answer(work: Work, worker: MemberId, finish: FinishAttempt) -> FinishResult:
     """Answer somebody who does not hold the run: told before, or too late."""
     hold, connection = finish.hold, work.connection
     key = (hold.run_id, hold.fence, worker)

@@ -12,7 +12,7 @@ from duly.domain.enums import Lane, ScheduleStatus
 from duly.domain.ids import ScheduleId
 from duly.store.auditing import SYSTEM, changed_subject
 from duly.store.gates import NOBODY
-from duly.store.gathering import LANE_OFFSETS, Ground, ground_from, share_of
+from duly.store.gathering import LANE_OFFSETS, ScheduleState, ground_from, share_of
 from duly.store.ports.dispatch import (
     Fired,
     FireOnTime,
@@ -159,7 +159,7 @@ def _fire_each(
         return [], 0
     results, bindings = _believed([fire.timer for fire in fires], held)
     settlements = Settlements(work)
-    fired: list[tuple[FireSchedule, Ground]] = []
+    fired: list[tuple[FireSchedule, ScheduleState]] = []
     for place, *state in work.connection.executemany(READ_BELIEVED, bindings):
         fire = fires[place]
         results[place] = _judge(fire, work.now)
@@ -187,7 +187,7 @@ def _judge(fire: FireSchedule, now: int) -> FireResult:
     return FireResult.FIRED
 
 
-def _advanced(fire: FireSchedule, ground: Ground) -> tuple[object, ...]:
+def _advanced(fire: FireSchedule, ground: ScheduleState) -> tuple[object, ...]:
     pending = fire.plan.pending
     return (
         None if pending is None else pending.scheduled_for,

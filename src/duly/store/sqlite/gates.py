@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from duly.domain.enums import Lane, RunState
 from duly.domain.ids import RunId
 from duly.domain.limits import capped_place
-from duly.domain.runs import Tries
+from duly.domain.runs import AttemptCounts
 from duly.store.gates import OVERLAP, Gates
 from duly.store.gathering import LANE_OFFSETS, share_of
 from duly.store.sqlite.limiting import SqliteOpening, leave_limits, standing_places
@@ -16,7 +16,7 @@ from duly.store.sqlite.rows import one
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.records import Row
     from duly.store.sqlite.work import Work
 
@@ -79,7 +79,7 @@ SELECT DISTINCT b.gate FROM duly_blocked b
 WHERE substr(b.gate, 1, 4) <> 'cap:'
     AND NOT EXISTS (SELECT 1 FROM duly_held_gates h WHERE h.gate = b.gate)
 ORDER BY b.gate LIMIT ?"""
-_UNTRIED = Tries()
+_UNTRIED = AttemptCounts()
 
 
 class SqliteGates(Gates):
@@ -147,7 +147,9 @@ class SqliteGates(Gates):
         go_ahead(self._work, run_id)
         self._work.has_orders = True
 
-    def stand(self, run_id: RunId, arrival: Arrival, priority: int, tries: Tries) -> None:
+    def stand(
+        self, run_id: RunId, arrival: GateDecision, priority: int, tries: AttemptCounts
+    ) -> None:
         """Let a run wait at its gate."""
         connection = self._work.connection
         assert arrival.gate is not None, "who waits has a gate"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.domain.enums import Lane
 from duly.store.auditing import SYSTEM
 from duly.store.ports.dispatch import Fence, Join, Lease, LeaseKey, MemberId, Renew, Renewal
@@ -154,7 +154,9 @@ def acquire_leases(work: Work, member: MemberId, wanted: Sequence[LeaseKey]) -> 
         taken.append(Lease(key, epoch))
     for owner, leases in dead.items():
         after = {"taken_over_by": member, "leases": leases}
-        work.record(SYSTEM, "member.declared-dead", Subject(name=f"member {owner}", after=after))
+        work.record(
+            SYSTEM, "member.declared-dead", AuditSubject(name=f"member {owner}", after=after)
+        )
     return taken
 
 
@@ -180,7 +182,7 @@ def held_shards(work: Work, fence: Fence, lane: Lane) -> tuple[set[int], list[Le
             held.add(key.shard)
     if lost:
         after = {"leases": [_text(key) for key in lost]}
-        subject = Subject(name=f"member {fence.member}", after=after)
+        subject = AuditSubject(name=f"member {fence.member}", after=after)
         work.record(SYSTEM, "lease.refused", subject)
     return held, lost
 

@@ -8,10 +8,10 @@ from duly.domain.admission import Breaker, falls_under, reset_of
 from duly.domain.ids import RunId
 from duly.domain.limits import (
     LimitKind,
+    LimitReason,
     LimitRecord,
     Limits,
     LimitSource,
-    Why,
     cap_gate,
     capped_place,
     scope_of,
@@ -169,7 +169,7 @@ def _apply(work: Work, before: Limits) -> None:
 
 
 def _give_turns_anew(work: Work, place: str, rate: Rate | None) -> None:
-    waiting = _put_off(work, why_text(Why.RATE, place))
+    waiting = _put_off(work, why_text(LimitReason.RATE, place))
     turns, pace = spread_turns(rate, len(waiting), work.now)
     _call_back(work, waiting, turns)
     given = [(run_id, at) for (run_id, _), at in zip(waiting, turns, strict=True)]
@@ -326,7 +326,7 @@ def reset_breaker(work: Work, destination: str, actor: Actor) -> BreakerRecord:
         raise unknown_destination(destination)
     reset = reset_of(known, work.now)
     write_breaker(work, destination, reset)
-    waiting = _put_off(work, why_text(Why.BREAKER, destination))
+    waiting = _put_off(work, why_text(LimitReason.BREAKER, destination))
     _call_back(work, waiting, spread_again(len(waiting), work.now))
     work.record(actor, "breaker.reset", reset_breaker_subject(destination, known))
     return _told(work, destination, work.now, reset)

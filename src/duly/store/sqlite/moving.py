@@ -14,7 +14,7 @@ from duly.store.sqlite.work import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Subject
+    from duly.domain.audit import AuditSubject
     from duly.store.ports.dispatch import TimerKind
     from duly.store.ports.transfer import ImportPromises, Part, PartRow, Value
     from duly.store.sqlite.work import Look, Work
@@ -153,7 +153,7 @@ class SqliteImporting(Importing):
         for ref, due_at, shard in timers:
             self._work.announce(told, ref, due_at, shard)
 
-    def finish(self, subject: Subject) -> None:
+    def finish(self, subject: AuditSubject) -> None:
         """Write tallies, the oldest program that may go on, and the audit entry."""
         for name, count in self.tallies.items():
             self._work.count_on(name, count)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import Subject
+from duly.domain.audit import AuditSubject
 from duly.domain.enums import RunState
-from duly.domain.policies import Coming
+from duly.domain.policies import GateEntryOutcome
 from duly.domain.runs import Reason
 from duly.store.auditing import edited_subject, ordered_subject
 from duly.store.gates import FREE, comer_again
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duly.domain.audit import Actor
     from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.ports.operations import CancelRun, EditRun, OrderRuns
     from duly.store.sqlite.work import Look, Work
 
@@ -90,10 +90,10 @@ def _retry(work: Work, command: OrderRuns, run_id: RunId) -> Ordered:
     is_dead = record.state is RunState.DEAD
     tries = retried_tries(record.tries) if is_dead else record.tries
     arrival = _come_again(work, record) if is_dead else FREE
-    if arrival.coming is Coming.SKIPPED:
+    if arrival.coming is GateEntryOutcome.SKIPPED:
         return Ordered(run_id, is_done=False, state=record.state)
     _take_out(work, record)
-    if arrival.coming is Coming.WAITS:
+    if arrival.coming is GateEntryOutcome.WAITS:
         priority = record.call.priority + LANE_OFFSETS[record.lane]
         SqliteGates(work).stand(run_id, arrival, priority, tries)
     else:
@@ -106,7 +106,7 @@ def _retry(work: Work, command: OrderRuns, run_id: RunId) -> Ordered:
     return Ordered(run_id, is_done=True, state=record.state)
 
 
-def _come_again(work: Work, record: RunRecord) -> Arrival:
+def _come_again(work: Work, record: RunRecord) -> GateDecision:
     """Decide about a dead run that is to go on: it may have to wait for another."""
     if record.schedule_id is None or record.definition_number is None:
         return FREE
@@ -151,13 +151,13 @@ def pause_queue(work: Work, name: str, actor: Actor) -> None:
     """Hand out nothing from a queue."""
     row = (name, work.now, actor.name, actor.reason)
     if work.connection.execute(PAUSE_QUEUE, row).fetchall():
-        work.record(actor, "queue.paused", Subject(name=name))
+        work.record(actor, "queue.paused", AuditSubject(name=name))
 
 
 def resume_queue(work: Work, name: str, actor: Actor) -> None:
     """Hand out again."""
     if work.connection.execute(RESUME_QUEUE, (name,)).fetchall():
-        work.record(actor, "queue.resumed", Subject(name=name))
+        work.record(actor, "queue.resumed", AuditSubject(name=name))
         work.has_orders = True
 
 

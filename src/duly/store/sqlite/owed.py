@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import Lane
 from duly.store import records
-from duly.store.ports.dispatch import DrainOwed, FireResult, OwedRecord
+from duly.store.ports.dispatch import CatchUpRangeRecord, DrainOwed, FireResult
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import held_shards
 from duly.store.sqlite.planning import SqliteChanging
@@ -30,8 +30,8 @@ BEFORE_ALL = (-(1 << 63), b"", 0)
 
 
 def load_owed(
-    look: Look, shards: Sequence[int], limit: int, after: OwedRecord | None
-) -> list[OwedRecord]:
+    look: Look, shards: Sequence[int], limit: int, after: CatchUpRangeRecord | None
+) -> list[CatchUpRangeRecord]:
     """Read ranges of schedules that still run, oldest first."""
     place = BEFORE_ALL if after is None else after.place
     streams = [

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from duly.domain.enums import Lane, RunState
 from duly.domain.ids import RunId, shard_of
-from duly.domain.outcomes import BeInDoubt, Close, Die, Requeue, Wait
-from duly.domain.runs import Reason, Tries
+from duly.domain.outcomes import Close, DeadLetter, MarkAmbiguous, Requeue, RetryLater
+from duly.domain.runs import AttemptCounts, Reason
 from duly.store.auditing import SYSTEM, dead_subject, doubt_subject
 from duly.store.gates import closed_state
 from duly.store.gathering import LANE_OFFSETS, share_of
-from duly.store.ports.execution import Hold
-from duly.store.retry_slots import take_slot
+from duly.store.ports.execution import ClaimRef
+from duly.store.retry_slots import reserve_retry_time
 from duly.store.sqlite.effects import forget_intentions
 from duly.store.sqlite.following import follow_up
 from duly.store.sqlite.gates import give_back
@@ -27,11 +27,11 @@ from duly.store.sqlite.scopes import write_scope
 from duly.store.sqlite.settlements import INSERT_READY_AGAIN
 from duly.store.sqlite.slots import SqliteSlots
 from duly.store.sqlite.telling import add_lines, add_step
-from duly.store.work_rulings import Cancelled, ended_tries, next_place
+from duly.store.work_rulings import CancelledRun, ended_tries, next_place
 
 if TYPE_CHECKING:
     from duly.domain.outcomes import Conclusion
-    from duly.store.ports.execution import Finish
+    from duly.store.ports.execution import FinishAttempt
     from duly.store.records import Row
     from duly.store.sqlite.work import Work
 
@@ -91,9 +91,9 @@ class Claim(NamedTuple):
     effects_at: int | None
 
     @property
-    def tries(self) -> Tries:
+    def tries(self) -> AttemptCounts:
         """Return the tries of its run, with this claim counted in."""
-        return Tries(self.fence, self.attempt, self.charged, self.begun_at)
+        return AttemptCounts(self.fence, self.attempt, self.charged, self.begun_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Tried:
     """A run on its way between places, with the tries that it carries."""
 
     id: RunId
-    tries: Tries
+    tries: AttemptCounts
 
     @property
     def row(self) -> tuple[int, int, int, int | None]:
@@ -117,9 +117,9 @@ class Moving:
         self._outcomes: list[Row] = []
         self._ends = EndsAtLimits(work)
 
-    def end(self, claim: Claim, finish: Finish) -> None:
+    def end(self, claim: Claim, finish: FinishAttempt) -> None:
         """Record how a claim ended that is no longer there, and put its run where it belongs."""
-        hold = Hold(claim.run_id, claim.fence)
+        hold = ClaimRef(claim.run_id, claim.fence)
         if finish.lines:
             add_lines(self._work, finish, claim.lines)
         progress: Row = claim[9:13]
@@ -140,7 +140,7 @@ class Moving:
         told: Row = (claim.claimed_at, started_at, claim.cancel_asked_at)
         if claim.is_gated:
             self._ends.add(claim.run_id, finish.is_answered)
-        if not isinstance(after, Wait | Requeue | BeInDoubt):
+        if not isinstance(after, RetryLater | Requeue | MarkAmbiguous):
             give_back(self._work, claim.run_id)
         if isinstance(after, Close):
             self._close(claim, finish, after, (*told, *progress))
@@ -160,7 +160,7 @@ class Moving:
         self.write_outcomes()
         self._ends.write()
 
-    def _close(self, claim: Claim, finish: Finish, close: Close, told: Row) -> None:
+    def _close(self, claim: Claim, finish: FinishAttempt, close: Close, told: Row) -> None:
         charged = claim.charged + finish.conclusion.is_charged
         state, into = closed_state(close.state, claim.replaced_by)
         row = (claim.run_id, state, close.reason, self._work.now, claim.fence, claim.attempt)
@@ -170,12 +170,12 @@ class Moving:
 
     def _is_suspended(self, run_id: RunId, conclusion: Conclusion) -> bool:
         """Say whether a run may not be tried again by itself; nobody asks about any other."""
-        if not (isinstance(conclusion.next, Wait) and conclusion.is_charged):
+        if not (isinstance(conclusion.next, RetryLater) and conclusion.is_charged):
             return False
         found = self._work.connection.execute(IS_SUSPENDED, (run_id,)).fetchone()
         return found is not None
 
-    def _record(self, claim: Claim, finish: Finish, told: Row) -> None:
+    def _record(self, claim: Claim, finish: FinishAttempt, told: Row) -> None:
         conclusion = finish.conclusion
         number = claim.attempt if conclusion.is_started else None
         row = (claim.run_id, claim.fence, number, claim.worker, conclusion.attempt_state)
@@ -183,19 +183,22 @@ class Moving:
         self._work.connection.execute(INSERT_ATTEMPT, (*row, *row_end))
 
     def _move(
-        self, claim: Claim, finish: Finish, after: Wait | Requeue | Die | BeInDoubt | Cancelled
+        self,
+        claim: Claim,
+        finish: FinishAttempt,
+        after: RetryLater | Requeue | DeadLetter | MarkAmbiguous | CancelledRun,
     ) -> None:
         run = Tried(claim.run_id, ended_tries(claim.tries, finish.conclusion))
         match after:
-            case Wait():
+            case RetryLater():
                 _wait(self._work, run, after, finish.conclusion.reason)
             case Requeue():
                 queue(self._work, run)
-            case Die():
+            case DeadLetter():
                 _die(self._work, run, after.reason)
-            case BeInDoubt():
+            case MarkAmbiguous():
                 _be_in_doubt(self._work, run, after.reason)
-            case Cancelled():
+            case CancelledRun():
                 state, into = closed_state(RunState.CANCELLED, claim.replaced_by)
                 close(self._work, run, state, Reason.CANCELLED, into)
             case _:
@@ -227,12 +230,12 @@ def tenant_of(work: Work, run_id: RunId) -> str:
     return "" if row is None else row[0]
 
 
-def _wait(work: Work, run: Tried, order: Wait, reason: Reason | None) -> None:
+def _wait(work: Work, run: Tried, order: RetryLater, reason: Reason | None) -> None:
     """Let a run wait for its next attempt, within its task's retry budget."""
     due_at = work.now + order.delay_us
     if order.spacing_us:
         _, task, *_ = one(work.connection, READ_CALL, (run.id,))
-        due_at = take_slot(SqliteSlots(work, task), due_at, order.spacing_us)
+        due_at = reserve_retry_time(SqliteSlots(work, task), due_at, order.spacing_us)
     shard = shard_of(run.id, work.shards)
     work.connection.execute(INSERT_WAITING, (run.id, shard, due_at, *run.row, reason))
     work.count_on("retrying", 1)

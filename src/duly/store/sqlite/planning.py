@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.domain.ids import ScheduleId
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.schedules import CatchUpRange, Definition, ScheduleRecord
     from duly.store.ports.schedules import ChangeSchedule, CreatedSchedule, CreateSchedule, Stale
     from duly.store.sqlite.work import Work
 
@@ -123,7 +123,7 @@ class SqliteChanging(Changing):
         """Return one version of a schedule's template."""
         return read_definition(self._settling.connection, schedule_id, number)
 
-    def take_owed(self, schedule_id: ScheduleId) -> list[Owed]:
+    def take_owed(self, schedule_id: ScheduleId) -> list[CatchUpRange]:
         """Delete what a schedule owes, and return it."""
         found = self._settling.connection.execute(DELETE_OWED_OF, (schedule_id,)).fetchall()
         return [records.owed_record(row).owed for row in found]

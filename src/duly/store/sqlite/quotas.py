@@ -6,15 +6,15 @@ import json
 from typing import TYPE_CHECKING
 
 from duly.domain.ids import ScheduleId, schedule_id
-from duly.domain.quotas import GONE, GoneRecord, gone_record
+from duly.domain.quotas import GONE, DepartedOwner, gone_record
 from duly.store.owners import GONE_END
-from duly.store.quotas import COUNTED_FROM_US, Counting, Setting, in_order, quota_record
+from duly.store.quotas import COUNTED_FROM_US, QuotaCounter, QuotaWriter, in_order, quota_record
 from duly.store.sqlite.rows import one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.domain.quotas import Bound, Quota, QuotaKey
     from duly.store.sqlite.work import Look, Work
 
@@ -54,7 +54,7 @@ PENDING = """
 SELECT count(*) FROM (SELECT 1 FROM duly_delayed WHERE tenant = ? LIMIT ?)"""
 
 
-class SqliteCounting(Counting):
+class SqliteCounting(QuotaCounter):
     """Counts what a transaction sees that holds the write lock."""
 
     def __init__(self, work: Work) -> None:
@@ -92,7 +92,7 @@ class SqliteCounting(Counting):
         return int(one(self._connection, PENDING, (tenant, limit))[0])
 
 
-class SqliteSetting(Setting):
+class SqliteSetting(QuotaWriter):
     """Sets quotas while nobody else writes."""
 
     def __init__(self, work: Work) -> None:
@@ -112,7 +112,7 @@ class SqliteSetting(Setting):
         """Remove what was set for a scope."""
         self._work.connection.execute(REMOVE_QUOTAS, key)
 
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
         self._work.record(actor, action, subject)
 
@@ -122,7 +122,7 @@ def list_quotas(look: Look) -> list[Quota]:
     return in_order(quota_record(row) for row in look.connection.execute(LIST_QUOTAS))
 
 
-def list_gone(look: Look, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+def list_gone(look: Look, tenant: str, after: str, limit: int) -> list[DepartedOwner]:
     """Return who is gone, by name."""
     rows = look.connection.execute(LIST_GONE, (f"{GONE}{after}", tenant, limit))
     return [gone_record(quota_record(row[:-1]), row[-1]) for row in rows]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import ScheduleStatus, SkipReason
 from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
-from duly.domain.runs import OccurrenceVerdict, VerdictKind
+from duly.domain.runs import OccurrenceStatus, OccurrenceStatusKind
 from duly.domain.vitals import RunSpan
 from duly.store import records
 from duly.store.filters import audit_leads, audit_where, schedules_where
 from duly.store.ports.audit import decided_page
-from duly.store.ports.dispatch import Standing
+from duly.store.ports.dispatch import WorkerStatus
 from duly.store.ports.queries import (
     FIRST_DELAYED,
     PAGE_MAX,
@@ -21,7 +21,7 @@ from duly.store.ports.queries import (
     DelayedPlace,
     RunFilter,
     ScheduleFilter,
-    Seen,
+    ScheduleSnapshot,
     StoreStatus,
 )
 from duly.store.rulings import unrecorded
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         RunRecord,
         SkipRecord,
     )
-    from duly.domain.schedules import Definition, Owed, ScheduleRecord
+    from duly.domain.schedules import CatchUpRange, Definition, ScheduleRecord
     from duly.domain.vitals import DefinitionRecord, LastEnds, RunVital, VitalsFilter
     from duly.store.filters import Value
     from duly.store.ports.audit import AuditAfter, TrailPage
@@ -138,10 +138,12 @@ class SqliteReading:
         """Return the store's clock."""
         return self._look.now
 
-    def get_schedule(self, schedule_id: ScheduleId, tenant: str | None = None) -> Seen | None:
+    def get_schedule(
+        self, schedule_id: ScheduleId, tenant: str | None = None
+    ) -> ScheduleSnapshot | None:
         """Return a schedule, deleted or not."""
         record = read_schedule(self._look.connection, schedule_id, tenant)
-        return None if record is None else Seen(record, self._look.now)
+        return None if record is None else ScheduleSnapshot(record, self._look.now)
 
     def get_definition(self, schedule_id: ScheduleId, number: int) -> Definition | None:
         """Return one version of a schedule's template."""
@@ -182,12 +184,14 @@ class SqliteReading:
         """Return the pending delayed run of a key."""
         return find_delayed(self._look.connection, tenant, key)
 
-    def find_schedule(self, tenant: str, name: str) -> Seen | None:
+    def find_schedule(self, tenant: str, name: str) -> ScheduleSnapshot | None:
         """Return the schedule of a name; of deleted ones the last, if no other has it."""
         row = self._look.connection.execute(BY_NAME, (tenant, name)).fetchone()
         if row is None:
             row = self._look.connection.execute(LAST_DELETED_BY_NAME, (tenant, name)).fetchone()
-        return None if row is None else Seen(records.schedule_record(row), self._look.now)
+        return (
+            None if row is None else ScheduleSnapshot(records.schedule_record(row), self._look.now)
+        )
 
     def list_schedules(self, command: ScheduleFilter) -> list[ScheduleRecord]:
         """Return schedules in order of tenant, name and id."""
@@ -255,7 +259,7 @@ class SqliteReading:
         """Return what is known of runs, newest first."""
         return run_vitals.list_run_vitals(self._look, command)
 
-    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[Owed]:
+    def list_owed(self, schedule_id: ScheduleId, limit: int = PAGE_MAX) -> list[CatchUpRange]:
         """Return the ranges a schedule still owes, oldest first."""
         found = self._look.connection.execute(LIST_OWED, (schedule_id, limit))
         return [records.owed_record(row).owed for row in found]
@@ -264,7 +268,7 @@ class SqliteReading:
         """Return the names of tasks that programs have registered, sorted."""
         return [name for (name,) in self._look.connection.execute(LIST_TASKS)]
 
-    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceVerdict]:
+    def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceStatus]:
         """Say what is known about each occurrence."""
         record = read_schedule(self._look.connection, schedule_id)
         return [
@@ -328,7 +332,7 @@ def member_of(row: records.Row, *, is_alive: bool, running: int = 0) -> Member:
         leaked=leaked,
         queues=tuple(json.loads(queues)),
         running=running,
-        standing=None if standing is None else Standing(standing),
+        standing=None if standing is None else WorkerStatus(standing),
     )
 
 
@@ -348,17 +352,17 @@ def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
     return [ScheduleId(schedule_id) for (schedule_id,) in found]
 
 
-def _recorded(look: Look, schedule_id: ScheduleId, instant: int) -> OccurrenceVerdict | None:
+def _recorded(look: Look, schedule_id: ScheduleId, instant: int) -> OccurrenceStatus | None:
     connection, key = look.connection, (schedule_id, instant)
     run_id = occurrence_run_id(schedule_id, instant)
     if connection.execute(HAS_RUN, (run_id,)).fetchone() is not None:
-        return OccurrenceVerdict(instant, VerdictKind.RUN, run_id=run_id)
+        return OccurrenceStatus(instant, OccurrenceStatusKind.RUN, run_id=run_id)
     skip = connection.execute(COVERING_SKIP, key).fetchone()
     if skip is not None and instant <= skip[0]:
-        return OccurrenceVerdict(instant, VerdictKind.SKIPPED, skip[2], SkipReason(skip[1]))
+        return OccurrenceStatus(instant, OccurrenceStatusKind.SKIPPED, skip[2], SkipReason(skip[1]))
     owed = connection.execute(COVERING_OWED, key).fetchone()
     if owed is not None and instant <= owed[0]:
-        return OccurrenceVerdict(instant, VerdictKind.OWED)
+        return OccurrenceStatus(instant, OccurrenceStatusKind.OWED)
     return None
 
 

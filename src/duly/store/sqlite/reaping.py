@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import Lane
 from duly.store.auditing import SYSTEM, declared_dead_subject, lost_subject
-from duly.store.ports.execution import Finish, LossKind, LostClaim, LostClaims
+from duly.store.ports.execution import FinishAttempt, LostClaim, LostClaimReason, LostClaims
 from duly.store.records import lost_claim
 from duly.store.sqlite import rows
 from duly.store.sqlite.finishing import TAKE_CLAIM
@@ -21,7 +21,7 @@ from duly.store.work_rulings import WorkerLease
 
 if TYPE_CHECKING:
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Loss, SettleLost
+    from duly.store.ports.execution import LostClaimDecision, SettleLost
     from duly.store.records import Row
     from duly.store.sqlite.work import Look, Work
 
@@ -52,7 +52,7 @@ def find_lost(look: Look, limit: int, overdue_us: int) -> LostClaims:
 
 def _read(row: Row) -> LostClaim:
     *claim, is_dead = row
-    return lost_claim(tuple(claim), LossKind.WORKER if is_dead else LossKind.OVERDUE)
+    return lost_claim(tuple(claim), LostClaimReason.WORKER if is_dead else LostClaimReason.OVERDUE)
 
 
 def settle_lost(work: Work, command: SettleLost) -> list[bool] | None:
@@ -66,7 +66,7 @@ def settle_lost(work: Work, command: SettleLost) -> list[bool] | None:
     return settled
 
 
-def _settle(work: Work, moving: Moving, command: SettleLost, loss: Loss) -> bool:
+def _settle(work: Work, moving: Moving, command: SettleLost, loss: LostClaimDecision) -> bool:
     hold = loss.claim.hold
     row = work.connection.execute(READ_DEADLINE, (hold.run_id, hold.fence)).fetchone()
     if row is None:
@@ -83,7 +83,7 @@ def _settle(work: Work, moving: Moving, command: SettleLost, loss: Loss) -> bool
     lease = None if row is None else WorkerLease(*row)
     subject = lost_subject(loss.claim, tenant_of(work, hold.run_id), lease)
     work.record(SYSTEM, "attempt.lost", subject)
-    finish = Finish(
+    finish = FinishAttempt(
         hold=hold, started_at=None, conclusion=loss.conclusion, follow_up=loss.follow_up
     )
     moving.end(Claim(*taken[1:]), finish)

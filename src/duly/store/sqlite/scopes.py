@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.domain.verification import MISSING_SHOWN_MAX, Scope
+from duly.domain.verification import MISSING_SHOWN_MAX, ItemScope
 from duly.store.sqlite.effects import find_ledger
 from duly.store.sqlite.rows import one
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.ids import RunId
-    from duly.domain.verification import ScopeReport
-    from duly.store.ports.execution import Hold
+    from duly.domain.verification import ItemReport
+    from duly.store.ports.execution import ClaimRef
     from duly.store.sqlite.work import Look, Work
 
 EXPECT = """
@@ -42,7 +42,7 @@ SELECT i.item FROM json_each(?2) wanted
 JOIN duly_scope_items i ON i.root = ?1 AND i.item = wanted.value WHERE i.times > 0"""
 
 
-def write_scope(work: Work, hold: Hold, report: ScopeReport) -> None:
+def write_scope(work: Work, hold: ClaimRef, report: ItemReport) -> None:
     """Keep what an attempt that is ours says about its scope."""
     connection, root = work.connection, find_ledger(work.connection, hold.run_id)
     if report.expected is not None:
@@ -51,16 +51,16 @@ def write_scope(work: Work, hold: Hold, report: ScopeReport) -> None:
     connection.executemany(DO_ITEM, [(root, item, *hold, work.now) for item in report.done])
 
 
-def get_scope(look: Look, run_id: RunId) -> Scope:
+def get_scope(look: Look, run_id: RunId) -> ItemScope:
     """Return what is known of a run's scope."""
     connection, root = look.connection, find_ledger(look.connection, run_id)
     if root is None:
-        return Scope()
+        return ItemScope()
     expected = connection.execute(READ_EXPECTED, (root,)).fetchone()
     done, repeated = one(connection, COUNT_ITEMS, (root,))
     missing = connection.execute(LIST_MISSING, (root, MISSING_SHOWN_MAX))
     names = tuple(item for (item,) in missing)
-    return Scope(None if expected is None else expected[0], done, repeated, names)
+    return ItemScope(None if expected is None else expected[0], done, repeated, names)
 
 
 def list_done(look: Look, run_id: RunId, items: Sequence[str]) -> frozenset[str]:

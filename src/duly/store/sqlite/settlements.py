@@ -6,15 +6,15 @@ import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from duly.domain.policies import Coming
+from duly.domain.policies import GateEntryOutcome
 from duly.store.gates import FREE
-from duly.store.gathering import LANE_OFFSETS, Gathering, share_of
+from duly.store.gathering import LANE_OFFSETS, SettlementBatch, share_of
 from duly.store.sqlite.gates import SqliteGates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from duly.store.gates import Arrival
+    from duly.store.gates import GateDecision
     from duly.store.gathering import RunBefore
     from duly.store.records import Row
     from duly.store.sqlite.work import Work
@@ -59,7 +59,7 @@ WHERE schedule_id = ? AND id < ? AND scheduled_for < ?
 ORDER BY id DESC LIMIT 1"""
 
 
-class Settlements(Gathering):
+class Settlements(SettlementBatch):
     """What is gathered in one transaction, to be written together."""
 
     def __init__(self, work: Work) -> None:
@@ -82,7 +82,7 @@ class Settlements(Gathering):
             self._gates = SqliteGates(self._work)
         return self._gates
 
-    def write_runs(self, rows: list[Row], arrivals: Mapping[bytes, Arrival]) -> set[bytes]:
+    def write_runs(self, rows: list[Row], arrivals: Mapping[bytes, GateDecision]) -> set[bytes]:
         """Insert runs and queue those that are new and do not wait at a gate; return their ids."""
         return write_runs(self._work, rows, arrivals)
 
@@ -93,7 +93,7 @@ class Settlements(Gathering):
 
 
 def write_runs(
-    work: Work, rows: list[Row], arrivals: Mapping[bytes, Arrival] = MappingProxyType({})
+    work: Work, rows: list[Row], arrivals: Mapping[bytes, GateDecision] = MappingProxyType({})
 ) -> set[bytes]:
     """Insert runs and queue those that are new and do not wait at a gate; return their ids."""
     connection = work.connection
@@ -101,7 +101,7 @@ def write_runs(
     ready: list[Row] = []
     for row in rows:
         arrival = arrivals.get(row[0], FREE)
-        if row[0] not in made or arrival.coming is Coming.WAITS:
+        if row[0] not in made or arrival.coming is GateEntryOutcome.WAITS:
             continue
         line = (row[7], row[8] + LANE_OFFSETS[row[10]], share_of(row[1]))
         ready.append((*line, row[12], row[0], row[15], row[12], arrival.gate is not None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.store.retry_slots import Taken
+from duly.store.retry_slots import ReservedSlots
 
 if TYPE_CHECKING:
     from duly.store.sqlite.work import Work
@@ -31,22 +31,22 @@ class SqliteSlots:
         self._task = task
         self._connection.execute(FORGET, (task, work.now))
 
-    def find(self, instant: int) -> Taken | None:
+    def find(self, instant: int) -> ReservedSlots | None:
         """Return the last range that begins at an instant or before it."""
         return self._read(FIND, instant)
 
-    def find_after(self, instant: int) -> Taken | None:
+    def find_after(self, instant: int) -> ReservedSlots | None:
         """Return the first range that begins after an instant."""
         return self._read(FIND_AFTER, instant)
 
-    def put(self, taken: Taken) -> None:
+    def put(self, taken: ReservedSlots) -> None:
         """Write a range, over the one that begins at the same slot if there is one."""
         self._connection.execute(PUT, (self._task, *taken))
 
-    def drop(self, taken: Taken) -> None:
+    def drop(self, taken: ReservedSlots) -> None:
         """Remove a range."""
         self._connection.execute(DROP, (self._task, taken.first_at))
 
-    def _read(self, statement: str, instant: int) -> Taken | None:
+    def _read(self, statement: str, instant: int) -> ReservedSlots | None:
         row = self._connection.execute(statement, (self._task, instant)).fetchone()
-        return None if row is None else Taken(*row)
+        return None if row is None else ReservedSlots(*row)

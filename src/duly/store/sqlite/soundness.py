@@ -14,7 +14,7 @@ from duly.store.invariants import (
     Invariant,
     migration_findings,
 )
-from duly.store.ports.maintenance import Finding
+from duly.store.ports.maintenance import IntegrityFinding
 from duly.store.sqlite.schema import read_applied, read_status
 
 if TYPE_CHECKING:
@@ -56,26 +56,26 @@ OURS = (
 )
 
 
-def check(look: Look, known: Sequence[Migration], name: str) -> list[Finding]:
+def check(look: Look, known: Sequence[Migration], name: str) -> list[IntegrityFinding]:
     """Return everything that is not as it must be."""
-    found: list[Finding] = []
+    found: list[IntegrityFinding] = []
     try:
         found += _damage(look)
         found += migration_findings(known, read_applied(look.connection), name)
         if read_status(look.connection, known, name).is_usable:
             found += _invariants(look)
     except (apsw.CorruptError, apsw.NotADBError) as error:
-        found.append(Finding("damage", str(error), DAMAGED))
+        found.append(IntegrityFinding("damage", str(error), DAMAGED))
     return found
 
 
-def _damage(look: Look) -> Iterator[Finding]:
+def _damage(look: Look) -> Iterator[IntegrityFinding]:
     for (line,) in look.connection.execute(f"PRAGMA quick_check({SHOWN_MAX})"):
         if line != "ok":
-            yield Finding("damage", line, DAMAGED)
+            yield IntegrityFinding("damage", line, DAMAGED)
 
 
-def _invariants(look: Look) -> Iterator[Finding]:
+def _invariants(look: Look) -> Iterator[IntegrityFinding]:
     for invariant in OURS:
         found = look.connection.execute(f"{invariant.statement} LIMIT {SHOWN_MAX}")
         yield from (invariant.finding(culprit) for (culprit,) in found)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from duly.store.ports.dispatch import (
         Arrivals,
         ArrivalsCursor,
+        CatchUpRangeRecord,
         DrainOwed,
         Fence,
         Fired,
@@ -66,13 +67,18 @@ if TYPE_CHECKING:
         LoadTimers,
         Member,
         MemberId,
-        OwedRecord,
         Renew,
         Renewal,
         Wakeups,
     )
-    from duly.store.ports.execution import Finish
-    from duly.store.ports.maintenance import Finding, Migration, Prune, Pruned, SchemaStatus
+    from duly.store.ports.execution import FinishAttempt
+    from duly.store.ports.maintenance import (
+        IntegrityFinding,
+        Migration,
+        Prune,
+        Pruned,
+        SchemaStatus,
+    )
     from duly.store.ports.operations import OrderWorker, QuarantinedHost
     from duly.store.ports.schedules import (
         AddedRun,
@@ -183,7 +189,7 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
         """Lend a connection: all that is done with it commits together, or not at all."""
         return lent(self._connections, limit_us)
 
-    def finish_within(self, within: object, worker: MemberId, finish: Finish) -> None:
+    def finish_within(self, within: object, worker: MemberId, finish: FinishAttempt) -> None:
         """End an attempt as the last word of a transaction that was lent."""
         if not isinstance(within, SqliteTransaction):
             raise not_lent(within)
@@ -259,8 +265,8 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
             return gates.open_gates(work, None, limit)
 
     def load_owed(
-        self, shards: Sequence[int], limit: int, after: OwedRecord | None = None
-    ) -> list[OwedRecord]:
+        self, shards: Sequence[int], limit: int, after: CatchUpRangeRecord | None = None
+    ) -> list[CatchUpRangeRecord]:
         """Read ranges of schedules that still run, oldest first."""
         with self._connections.read() as look:
             return owed.load_owed(look, shards, limit, after)
@@ -362,7 +368,7 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
             refuse_untimely(schema.read_status(connection, known, self.name), phase)
             return schema.apply_missing(connection, known, clock, phase)
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[IntegrityFinding]:
         """Look for damage, broken invariants and changed migrations."""
         with self._connections.read(is_any_age=True) as look:
             return soundness.check(look, self._connections.settings.migrations, self.name)

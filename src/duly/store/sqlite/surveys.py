@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from duly.domain.ids import ScheduleId
-    from duly.domain.runs import OccurrenceVerdict, RunRecord
+    from duly.domain.runs import OccurrenceStatus, RunRecord
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.vitals import DefinitionRecord
-    from duly.store.ports.queries import Judged
+    from duly.store.ports.queries import OccurrenceStatuses
     from duly.store.records import Row
     from duly.store.sqlite.work import Look
 
@@ -32,7 +32,7 @@ class SqliteSurveys(ABC):
     def _read(self) -> AbstractContextManager[Look]:
         """Open a snapshot; it waits for nobody."""
 
-    def judge_many(self, asked: Sequence[Judged]) -> list[list[OccurrenceVerdict]]:
+    def judge_many(self, asked: Sequence[OccurrenceStatuses]) -> list[list[OccurrenceStatus]]:
         """Say what is known about occurrences of schedules."""
         with self._read() as look:
             seen = SqliteReading(look)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.domain.runs import Progress
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Finish, Hold, Report, SaveCheckpoint
+    from duly.store.ports.execution import ClaimRef, FinishAttempt, Report, SaveCheckpoint
     from duly.store.sqlite.work import Look, Work
 
 READ_CLAIM = "SELECT lines FROM duly_claims WHERE run_id = ? AND fence = ? AND worker = ?"
@@ -67,7 +67,7 @@ def _report(work: Work, worker: MemberId, told: Report) -> bool:
     return True
 
 
-def add_step(work: Work, hold: Hold, step: Progress) -> None:
+def add_step(work: Work, hold: ClaimRef, step: Progress) -> None:
     """Remember a step of an attempt's progress; the same once more is none."""
     last = work.connection.execute(LAST_STEP, (hold.run_id,)).fetchone()
     if last == (hold.fence, step.done, step.total, step.note):
@@ -76,7 +76,7 @@ def add_step(work: Work, hold: Hold, step: Progress) -> None:
     work.connection.execute(INSERT_STEP, row)
 
 
-def add_lines(work: Work, told: Report | Finish, written: int) -> int:
+def add_lines(work: Work, told: Report | FinishAttempt, written: int) -> int:
     """Keep lines of an attempt that has written some; return how many are new and had room."""
     hold = told.hold
     kept = new_lines(told, written)[: max(LINES_PER_ATTEMPT_MAX - written, 0)]

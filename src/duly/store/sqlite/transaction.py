@@ -9,8 +9,8 @@ import apsw
 
 from duly.errors import UsageError
 from duly.store.caller_transactions import (
-    Lent,
-    Loan,
+    LentTransaction,
+    TransactionLease,
     another_store,
     mistake,
     parameter_values,
@@ -79,13 +79,13 @@ _COLUMN_SECOND = frozenset((apsw.SQLITE_READ, apsw.SQLITE_UPDATE))
 _WRITES = frozenset((apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE))
 
 
-class SqliteTransaction(Lent):
+class SqliteTransaction(LentTransaction):
     """A connection that is lent for a bounded time; it never begins or ends a transaction."""
 
     def __init__(self, connections: Connections, work: Work, limit_us: int) -> None:
         self._connections = connections
         self._work = work
-        self._loan = Loan(connections.name, work.clock, limit_us)
+        self._loan = TransactionLease(connections.name, work.clock, limit_us)
         self._is_callers = False
         work.connection.authorizer = self._authorize
         work.connection.set_progress_handler(self._loan.is_late, PROGRESS_STEPS)

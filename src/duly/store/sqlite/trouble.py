@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.ids import RunId
 from duly.store.alert_rulings import read_stalled, read_tried, stamp
-from duly.store.ports.alerts import TRIED_MIN, NewlyDead, Trouble
+from duly.store.ports.alerts import TRIED_MIN, NewlyDead, UnusualRuns
 from duly.store.sqlite.rows import one
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM duly_schedules WHERE id >= ?1 AND cr
             AND newest.origin NOT IN ('schedule', 'catch-up', 'backfill'))"""
 
 
-def find_trouble(look: Look, command: FindTrouble) -> Trouble:
+def find_trouble(look: Look, command: FindTrouble) -> UnusualRuns:
     """Return runs that are out of the ordinary."""
     connection, now, limit = look.connection, look.now, command.limit
     most = command.count_max
@@ -63,7 +63,7 @@ def find_trouble(look: Look, command: FindTrouble) -> Trouble:
     early, early_run = one(connection, EARLY, (now - command.early_us,))
     since = now - command.made_us
     (made,) = one(connection, MADE, (stamp(since), since, most))
-    return Trouble(
+    return UnusualRuns(
         now=now,
         stalled=read_stalled(connection.execute(STALLABLE, (most,)), now, limit),
         tried=read_tried(connection.execute(TRIED, (limit, most)), limit),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.clock import Clock
-    from duly.domain.audit import Actor, Subject
+    from duly.domain.audit import Actor, AuditSubject
     from duly.store.ports.dispatch import TimerKind
 
 LONG_WAIT_US = SECOND_US // 2
@@ -82,7 +82,7 @@ class Work:
         if by:
             self.connection.execute(COUNT_ON, (by, name))
 
-    def record(self, actor: Actor, action: str, subject: Subject) -> None:
+    def record(self, actor: Actor, action: str, subject: AuditSubject) -> None:
         """Write an audit entry."""
         bindings = entry_row(self.now, actor, action, subject)
         self.connection.execute(INSERT_AUDIT, bindings)

@@ -34,28 +34,28 @@ if TYPE_CHECKING:
     from duly.domain.effects import EffectRecord
     from duly.domain.ids import BackfillId, RunId, ScheduleId
     from duly.domain.limits import Limit, LimitRecord, Limits
-    from duly.domain.quotas import GoneRecord, Quota, QuotaKey
+    from duly.domain.quotas import DepartedOwner, Quota, QuotaKey
     from duly.domain.runs import RunRecord, TaskPolicy
-    from duly.domain.verification import Scope
+    from duly.domain.verification import ItemScope
     from duly.store.ports import execution as port
     from duly.store.ports.backfill import (
+        BackfillOccurrenceRecord,
         BackfillRecord,
         ChangeBackfill,
         CreateBackfill,
-        SlotState,
         StepBackfill,
         Stepped,
     )
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.effects import (
         AddVerdict,
+        AmbiguousRun,
         BeginEffect,
-        Begun,
-        DoubtRecord,
+        EffectGrant,
         EndEffect,
         OrderTask,
         Rerun,
-        SettleDoubt,
+        ResolveAmbiguousRun,
         TaskOrder,
         VerdictRecord,
     )
@@ -99,7 +99,7 @@ class Working(ABC):
             found = claiming.claim_runs(work, command)
         return claiming.read_claimed(work.now, command.worker, found)
 
-    def beat(self, command: port.Beat) -> port.Beaten:
+    def beat(self, command: port.Heartbeat) -> port.HeartbeatResult:
         """Renew a worker that nobody has declared dead; say what must stop."""
         with self._write() as work:
             return claiming.beat(work, command)
@@ -114,14 +114,16 @@ class Working(ABC):
         with self._write() as work:
             return telling.save_checkpoint(work, command)
 
-    def finish_runs(self, worker: MemberId, finishes: Sequence[port.Finish]) -> port.Finished:
+    def finish_runs(
+        self, worker: MemberId, finishes: Sequence[port.FinishAttempt]
+    ) -> port.Finished:
         """End attempts, and put their runs where it was decided."""
         ends = finishing.Ends(finishes)
         with self._write() as work:
             return finishing.finish_runs(work, worker, ends)
 
     def finish_and_claim(
-        self, finishes: Sequence[port.Finish], claim: port.ClaimRuns
+        self, finishes: Sequence[port.FinishAttempt], claim: port.ClaimRuns
     ) -> tuple[port.Finished, port.Claimed]:
         """End attempts, and take queued runs: who waits for the lock does so once."""
         ends = finishing.Ends(finishes)
@@ -155,7 +157,7 @@ class Working(ABC):
 
     # Effects and doubt
 
-    def begin_effect(self, command: BeginEffect) -> Begun:
+    def begin_effect(self, command: BeginEffect) -> EffectGrant:
         """Permit an effect."""
         with self._write() as work:
             return effects.begin_effect(work, command)
@@ -170,12 +172,12 @@ class Working(ABC):
         with self._read() as look:
             return effects.list_effects(look, run_id, limit)
 
-    def list_doubts(self, tenant: str | None, limit: int) -> list[DoubtRecord]:
+    def list_doubts(self, tenant: str | None, limit: int) -> list[AmbiguousRun]:
         """Return runs that are in doubt."""
         with self._read() as look:
             return doubts.list_doubts(look, tenant, limit)
 
-    def settle_doubt(self, command: SettleDoubt) -> RunRecord:
+    def settle_doubt(self, command: ResolveAmbiguousRun) -> RunRecord:
         """Carry out what a person decided about a run in doubt."""
         with self._write() as work:
             return doubts.settle_doubt(work, command)
@@ -205,7 +207,7 @@ class Working(ABC):
         with self._read() as look:
             return doubts.list_verdicts(look, run_id)
 
-    def get_scope(self, run_id: RunId) -> Scope:
+    def get_scope(self, run_id: RunId) -> ItemScope:
         """Return what is known of a run's scope."""
         with self._read() as look:
             return scopes.get_scope(look, run_id)
@@ -294,7 +296,9 @@ class Working(ABC):
         with self._read() as look:
             return backfilling.load_backfills(look, limit)
 
-    def list_slots(self, backfill_id: BackfillId, after: int | None, limit: int) -> list[SlotState]:
+    def list_slots(
+        self, backfill_id: BackfillId, after: int | None, limit: int
+    ) -> list[BackfillOccurrenceRecord]:
         """Return what was done about occurrences."""
         with self._read() as look:
             return backfilling.list_slots(look, backfill_id, after, limit)
@@ -323,17 +327,17 @@ class Working(ABC):
 
     # Owners
 
-    def mark_gone(self, command: MarkOwner) -> GoneRecord:
+    def mark_gone(self, command: MarkOwner) -> DepartedOwner:
         """Remember that an owner is gone."""
         with self._write() as work:
             return mark_gone(SqliteSetting(work), command)
 
-    def mark_back(self, command: MarkOwner) -> GoneRecord:
+    def mark_back(self, command: MarkOwner) -> DepartedOwner:
         """Forget that an owner is gone."""
         with self._write() as work:
             return mark_back(SqliteSetting(work), command)
 
-    def list_gone(self, tenant: str, after: str, limit: int) -> list[GoneRecord]:
+    def list_gone(self, tenant: str, after: str, limit: int) -> list[DepartedOwner]:
         """Return who is gone, by name."""
         with self._read() as look:
             return list_gone(look, tenant, after, limit)

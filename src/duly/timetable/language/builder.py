@@ -21,7 +21,7 @@ from duly.timetable.instants import (
 )
 from duly.timetable.interval import FIRST_INSTANT, Interval, every
 from duly.timetable.language.days import settle_days
-from duly.timetable.language.sentence import Window
+from duly.timetable.language.sentence import TimeWindow
 from duly.timetable.language.times import (
     ALL_DAY,
     ClockSet,
@@ -51,7 +51,7 @@ _CODES = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 
 
 def periodic(
-    said: Sentence, clock_sets: Callable[[], list[ClockSet]], setting: Setting
+    said: Sentence, clock_sets: Callable[[], list[ClockSet]], setting: ZoneSetting
 ) -> Timetable:
     """Make "every 2 weeks on monday at 9 from 2026-04-06"."""
     assert said.period, "only asked for sentences with a period"
@@ -181,7 +181,7 @@ _HOURS = (1 << 24) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ZoneSetting:
     """Where and how wall times are read: a zone and the policies for clock changes."""
 
     tz: str
@@ -189,7 +189,7 @@ class Setting:
     fold: Fold
 
 
-def timetable_of(said: Sentence, setting: Setting) -> Timetable:
+def timetable_of(said: Sentence, setting: ZoneSetting) -> Timetable:
     """Make the timetable that a sentence means."""
     setting = _with_zone(said, setting)
     check_parts(said)
@@ -238,7 +238,7 @@ def with_words(timetable: Timetable, words: str) -> Timetable:
     return replace(timetable, timetable=with_words(timetable.timetable, words))
 
 
-def _with_zone(said: Sentence, setting: Setting) -> Setting:
+def _with_zone(said: Sentence, setting: ZoneSetting) -> ZoneSetting:
     """Take the zone that was said; UTC, the default, gives way to it, another one must agree."""
     if said.zone is None:
         return setting
@@ -249,7 +249,7 @@ def _with_zone(said: Sentence, setting: Setting) -> Setting:
     return replace(setting, tz=tz)
 
 
-def _once(said: Sentence, setting: Setting) -> Timetable:
+def _once(said: Sentence, setting: ZoneSetting) -> Timetable:
     day = said.days.once
     if day is None:
         raise NotUnderstoodError("says 'once' without a date", "write 'once on 2026-04-03 at 9:00'")
@@ -264,7 +264,7 @@ def _once(said: Sentence, setting: Setting) -> Timetable:
     return at(moment, setting.tz, setting.gap, setting.fold)
 
 
-def _evenly(step: int, setting: Setting) -> Timetable:
+def _evenly(step: int, setting: ZoneSetting) -> Timetable:
     """Make "every 15 minutes": by the clock where it fits the clock, otherwise a fixed distance."""
     if step < HOUR and (60 % step == 0 or (step % MINUTE == 0 and 60 % (step // MINUTE) == 0)):
         is_fitting = True
@@ -312,13 +312,13 @@ def _minute_sets(said: Sentence) -> list[ClockSet]:
         for minute in members(said.minutes):
             first = window.start + (minute * MINUTE - window.start) % HOUR
             if first <= window.end:
-                found += stepped_times(HOUR, Window(first, window.end, is_exact=True))
+                found += stepped_times(HOUR, TimeWindow(first, window.end, is_exact=True))
     if not found:
         raise NotUnderstoodError("has no minute in its stretch of the day", "say a longer one")
     return found
 
 
-def _check_window(window: Window, said: Sentence) -> None:
+def _check_window(window: TimeWindow, said: Sentence) -> None:
     if window.start <= window.end:
         return
     is_on_days = said.months or not said.days.is_any
@@ -328,7 +328,7 @@ def _check_window(window: Window, said: Sentence) -> None:
         raise NotUnderstoodError(problem, remedy)
 
 
-def _crons(said: Sentence, setting: Setting) -> list[Timetable]:
+def _crons(said: Sentence, setting: ZoneSetting) -> list[Timetable]:
     """Make one cron expression for each product of days and times that it takes."""
     return [
         _cron(f"{clock_set.fields} {fields}", setting, clock_set)
@@ -337,7 +337,7 @@ def _crons(said: Sentence, setting: Setting) -> list[Timetable]:
     ]
 
 
-def _business(said: Sentence, setting: Setting) -> list[Timetable]:
+def _business(said: Sentence, setting: ZoneSetting) -> list[Timetable]:
     """Make a calendar rule for each business day; without holidays, which a sentence can't name."""
     if not said.days.business:
         return []
@@ -385,7 +385,7 @@ def _weekday_text(monday_first: int) -> str:
     return field_text(monday_first << 1, 8, 1)
 
 
-def _cron(expression: str, setting: Setting, clock_set: ClockSet | None = None) -> Timetable:
+def _cron(expression: str, setting: ZoneSetting, clock_set: ClockSet | None = None) -> Timetable:
     made = cron(expression, setting.tz, setting.gap, setting.fold)
     if clock_set and clock_set.is_interval and not made.fields.is_interval:
         # No star could be written, but "every so often" has no named time that must be kept.
@@ -394,7 +394,7 @@ def _cron(expression: str, setting: Setting, clock_set: ClockSet | None = None) 
 
 
 def _valid(
-    timetable: Timetable, said: Sentence, setting: Setting, *, is_started: bool = False
+    timetable: Timetable, said: Sentence, setting: ZoneSetting, *, is_started: bool = False
 ) -> Timetable:
     """Limit a timetable to the dates and the number of times that were said."""
     start = _instant(said.start, setting.tz) if said.start else None

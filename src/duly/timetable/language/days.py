@@ -12,7 +12,7 @@ from duly.timetable.phrases import MONTHS, members, ordinal
 
 if TYPE_CHECKING:
     from duly.timetable.language.sentence import Days, Sentence
-    from duly.timetable.language.tokens import Reader, Token
+    from duly.timetable.language.tokens import Token, TokenCursor
 
 
 _ALL_MONTHS = (1 << 13) - 2
@@ -140,14 +140,14 @@ class DayList:
     days of the month ("1st and 15th").
     """
 
-    def __init__(self, reader: Reader, days: Days) -> None:
+    def __init__(self, reader: TokenCursor, days: Days) -> None:
         """Read from `reader` into `days`."""
         self._reader, self._days = reader, days
         self._waiting: list[int] = []
         self._is_named = False  # a weekday by its name, which another may follow: "mon wed fri"
 
     @staticmethod
-    def starts_at(reader: Reader, ahead: int = 0) -> bool:
+    def starts_at(reader: TokenCursor, ahead: int = 0) -> bool:
         """Say whether a list of days may start at a token."""
         token, after = reader.peek(ahead), reader.peek(ahead + 1)
         if token.word == "the":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from duly.errors import UsageError, require_text
 from duly.timetable.instants import DAY, HOUR, MINUTE
 from duly.timetable.language import tokens
-from duly.timetable.language.builder import Setting, timetable_of, with_words
+from duly.timetable.language.builder import ZoneSetting, timetable_of, with_words
 from duly.timetable.language.parser import read_sentence
 from duly.timetable.language.tokens import TEXT_LENGTH_MAX, NotUnderstoodError, tokenise
 from duly.timetable.local_time import Fold, Gap, check_policies
@@ -230,7 +230,7 @@ def read_plain(text: str, tz: str = "UTC", gap: Gap = "next", fold: Fold = "firs
     require_text(FIELD, text, TEXT_LENGTH_MAX)
     check_policies(gap, fold)
     default_zones().zone(tz)
-    setting = Setting(tz, gap, fold)
+    setting = ZoneSetting(tz, gap, fold)
     try:
         return with_words(_understood(text, setting), text)
     except NotUnderstoodError as error:
@@ -238,7 +238,7 @@ def read_plain(text: str, tz: str = "UTC", gap: Gap = "next", fold: Fold = "firs
         raise UsageError(FIELD, text, error.problem, remedy) from error
 
 
-def _remedy(text: str, error: NotUnderstoodError, setting: Setting) -> str:
+def _remedy(text: str, error: NotUnderstoodError, setting: ZoneSetting) -> str:
     """Offer the person's own sentence, mended; otherwise only examples, which claim less."""
     mended = mended_sentence(text, lambda other: _is_understood(other, setting))
     if mended is not None:
@@ -246,11 +246,11 @@ def _remedy(text: str, error: NotUnderstoodError, setting: Setting) -> str:
     return error.unless_mended or f"say for example {' or '.join(map(repr, examples_for(text)))}"
 
 
-def _understood(text: str, setting: Setting) -> Timetable:
+def _understood(text: str, setting: ZoneSetting) -> Timetable:
     return timetable_of(read_sentence(tokenise(text)), setting)
 
 
-def _is_understood(text: str, setting: Setting) -> bool:
+def _is_understood(text: str, setting: ZoneSetting) -> bool:
     try:
         _understood(text, setting)
     except (NotUnderstoodError, UsageError):

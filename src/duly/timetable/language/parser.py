@@ -18,7 +18,7 @@ from duly.timetable.language import tokens
 from duly.timetable.language.days import DayList
 from duly.timetable.language.sentence import Days, Sentence
 from duly.timetable.language.times import ClockList
-from duly.timetable.language.tokens import NotUnderstoodError, Reader, Token
+from duly.timetable.language.tokens import NotUnderstoodError, Token, TokenCursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def read_sentence(tokens: list[Token]) -> Sentence:
     return Grammar(tokens).read()
 
 
-class Grammar(Reader):
+class Grammar(TokenCursor):
     """One reading of one sentence."""
 
     def __init__(self, tokens: list[Token]) -> None:

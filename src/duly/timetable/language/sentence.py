@@ -19,7 +19,7 @@ _ONCE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """A stretch of the day, in seconds, both ends included."""
 
     start: int
@@ -80,7 +80,7 @@ class Sentence:
     parts: list[DayPart] = field(default_factory=list)
     left_out: int = 0
     span: str | None = None
-    windows: list[Window] = field(default_factory=list)
+    windows: list[TimeWindow] = field(default_factory=list)
     start: date | None = None
     end: date | None = None
     count: int | None = None

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from duly.timetable.instants import DAY, HOUR, MINUTE
 from duly.timetable.language import tokens
-from duly.timetable.language.sentence import Window
+from duly.timetable.language.sentence import TimeWindow
 from duly.timetable.language.tokens import NotUnderstoodError
 from duly.timetable.phrases import clock_of, join, members, runs
 
 if TYPE_CHECKING:
     from duly.timetable.language.sentence import Sentence
-    from duly.timetable.language.tokens import DayPart, Reader, Token
+    from duly.timetable.language.tokens import DayPart, Token, TokenCursor
 
 
 TIMES_MAX = 24
@@ -27,18 +27,18 @@ _FRACTIONS = {"quarter": 15, "half": 30}
 class ClockList:
     """Reads times, minutes of the hour, parts and stretches of the day into a sentence."""
 
-    def __init__(self, reader: Reader, said: Sentence) -> None:
+    def __init__(self, reader: TokenCursor, said: Sentence) -> None:
         """Read from `reader` into `said`."""
         self._reader, self._said = reader, said
 
     @staticmethod
-    def starts_at(reader: Reader) -> bool:
+    def starts_at(reader: TokenCursor) -> bool:
         """Say whether times come, without a word that leads to them."""
         is_clear = reader.peek().kind in ("time", "part")
         return is_clear or ClockList.starts_window(reader) or ClockList.starts_past(reader)
 
     @staticmethod
-    def starts_past(reader: Reader) -> bool:
+    def starts_past(reader: TokenCursor) -> bool:
         """Say whether "10 past", "10 minutes past", "half past" or "quarter to" comes."""
         ahead = int(reader.peek().word == "a")
         token = reader.peek(ahead)
@@ -48,7 +48,7 @@ class ClockList:
         return token.kind == "number" and after.word == "past"
 
     @staticmethod
-    def starts_window(reader: Reader) -> bool:
+    def starts_window(reader: TokenCursor) -> bool:
         """Say whether "8:00 to 17:00" comes, and not "1-7 january"."""
         kinds = reader.peek().kind, reader.peek(2).kind
         is_pair = reader.peek(1).word in _TO and all(kind in _CLOCKS for kind in kinds)
@@ -199,13 +199,13 @@ class ClockList:
         end = reader.take_time("the end of a stretch of the day")
         if len(said.windows) == WINDOWS_MAX:
             reader.refuse(f"more than {WINDOWS_MAX} stretches of the day", "say fewer")
-        said.windows.append(Window(start.value, end.value, start.is_exact and end.is_exact))
+        said.windows.append(TimeWindow(start.value, end.value, start.is_exact and end.is_exact))
         if reader.continues_list(lambda token: token.word in ("from", "between")):
             return
         said.say("a stretch of the day")
 
 
-ALL_DAY = Window(0, DAY - 1, is_exact=True)
+ALL_DAY = TimeWindow(0, DAY - 1, is_exact=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,13 +246,13 @@ def named_times(times: list[int]) -> list[ClockSet]:
     return [ClockSet(hours, minutes, 1 << second) for (second, minutes), hours in hours_of.items()]
 
 
-def stepped_times(step: int, within: Window) -> list[ClockSet]:
+def stepped_times(step: int, within: TimeWindow) -> list[ClockSet]:
     """Divide the times of a window, every `step` seconds from its start on, its end included."""
     if within.end < within.start:
         # Beyond midnight: count on from the evening, so that the steps don't start afresh at 00:00.
         early = within.start + -(-(DAY - within.start) // step) * step - DAY
-        evening = stepped_times(step, Window(within.start, DAY - 1, within.is_exact))
-        morning = Window(early, within.end, within.is_exact)
+        evening = stepped_times(step, TimeWindow(within.start, DAY - 1, within.is_exact))
+        morning = TimeWindow(early, within.end, within.is_exact)
         return evening + (stepped_times(step, morning) if early <= within.end else [])
     if step % MINUTE == 0 and within.start % MINUTE == 0:
         return _minute_steps(
@@ -276,7 +276,7 @@ def _minute_steps(minutes_of_day: range, seconds: int = 1) -> list[ClockSet]:
     ]
 
 
-def _second_steps(step: int, within: Window) -> list[ClockSet]:
+def _second_steps(step: int, within: TimeWindow) -> list[ClockSet]:
     seconds = sum(1 << second for second in range(0, 60, step))
     end = within.end // MINUTE
     if within.end % MINUTE:

@@ -341,7 +341,7 @@ def _clock(text: str) -> Token:
 _BETWEEN = (",", "and", "&")
 
 
-class Reader:
+class TokenCursor:
     """Where a reading has got to."""
 
     def __init__(self, tokens: list[Token]) -> None:

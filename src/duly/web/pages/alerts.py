@@ -14,7 +14,7 @@ from duly import NotFound, Outdated
 from duly.api.views import AlertKind, Severity, runbook_of
 from duly.web.formatting import span
 from duly.web.rendering import command_text, of_tenant
-from duly.web.requests import Asked, Moved, Page, Said, Shown, Undo
+from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered, Undo
 
 if TYPE_CHECKING:
     from duly.api.views import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
@@ -103,19 +103,21 @@ class RuleModel:
     """What somebody else has changed since, beside what is wanted here (UX 41)."""
 
 
-def show_rules(asked: Asked) -> Shown:
+def show_rules(asked: PageRequest) -> Rendered:
     """Show every rule; what is usual is said to be."""
     rows = tuple(rule_row(one) for one in asked.app.alerts.rules())
-    return Shown(template="alert_rules.html", model=RulesModel(rows=rows), title="Rules of alerts")
+    return Rendered(
+        template="alert_rules.html", model=RulesModel(rows=rows), title="Rules of alerts"
+    )
 
 
-def show_rule(asked: Asked) -> Shown:
+def show_rule(asked: PageRequest) -> Rendered:
     """Show one, to be changed."""
     rule = find_rule(asked)
     return _rule_page(asked, rule, rule_form(rule))
 
 
-def set_rule(asked: Asked) -> Moved | Shown:
+def set_rule(asked: PageRequest) -> Redirect | Rendered:
     """Set it; who finds that somebody was faster is shown what differs, and nothing is written."""
     form: RuleForm = asked.form
     before = find_rule(asked)
@@ -134,19 +136,19 @@ def set_rule(asked: Asked) -> Moved | Shown:
     except Outdated:
         return _stale(asked, form)
     text = f"the rule {rule.name} holds from now on"
-    return Moved(to=RULES, said=Said(text=text, undo=_undo(before, rule)))
+    return Redirect(to=RULES, said=Flash(text=text, undo=_undo(before, rule)))
 
 
-def reset_rule(asked: Asked) -> Moved:
+def reset_rule(asked: PageRequest) -> Redirect:
     """Take back a rule that was set: what is usual holds again."""
     form: ResetForm = asked.form
     before = find_rule(asked)
     if not asked.app.alerts.remove_rule(before.name, reason=form.reason, version=form.version):
         raise NotFound("alert rule", before.name, "nobody has set it: what is usual holds")
-    return Moved(to=RULES, said=Said(text=f"the rule {before.name} is taken back"))
+    return Redirect(to=RULES, said=Flash(text=f"the rule {before.name} is taken back"))
 
 
-def find_rule(asked: Asked) -> AlertRule:
+def find_rule(asked: PageRequest) -> AlertRule:
     """Return the rule of a path."""
     name = asked.path["rule"]
     found = next((one for one in asked.app.alerts.rules() if one.name == name), None)
@@ -186,15 +188,17 @@ def threshold_text(rule: AlertRule) -> str:
     return f"{number} times" if rule.unit == "times" else number
 
 
-def _rule_page(asked: Asked, rule: AlertRule, form: RuleForm, **more: Any) -> Shown:  # noqa: ANN401 - further fields of the model
+def _rule_page(asked: PageRequest, rule: AlertRule, form: RuleForm, **more: Any) -> Rendered:  # noqa: ANN401 - further fields of the model
     names = [one.name for one in asked.app.alerts.channels()]
     channels = tuple(dict.fromkeys([*names, *rule.channels, *form.channels]))
     model = RuleModel(row=rule_row(rule), form=form, channels=channels, **more)
     status = 409 if model.is_stale else 200
-    return Shown(template="alert_rule.html", model=model, title=f"Rule {rule.name}", status=status)
+    return Rendered(
+        template="alert_rule.html", model=model, title=f"Rule {rule.name}", status=status
+    )
 
 
-def _stale(asked: Asked, form: RuleForm) -> Shown:
+def _stale(asked: PageRequest, form: RuleForm) -> Rendered:
     """Show what somebody else has changed beside what is wanted; whoever goes on has seen it."""
     rule = find_rule(asked)
     current = rule_form(rule)
@@ -328,7 +332,7 @@ class ChannelsModel:
     """How the try of one of them went, if that was just ordered."""
 
 
-def show_alerts(asked: Asked) -> Shown:
+def show_alerts(asked: PageRequest) -> Rendered:
     """Show what is wrong, newest first."""
     query: AlertsQuery = asked.query
     found = asked.app.alerts.list(
@@ -337,24 +341,24 @@ def show_alerts(asked: Asked) -> Shown:
     rows = tuple(found[:PAGE_SIZE])
     last = str(rows[-1].id) if len(found) > PAGE_SIZE else None
     model = AlertsModel(query=query, rows=rows, next_cursor=last)
-    return Shown(template="alerts.html", model=model, title="Alerts")
+    return Rendered(template="alerts.html", model=model, title="Alerts")
 
 
-def show_silences(asked: Asked) -> Shown:
+def show_silences(asked: PageRequest) -> Rendered:
     """Show what nobody is told of, and until when."""
     model = SilencesModel(rows=tuple(asked.app.alerts.silences()))
-    return Shown(template="alert_silences.html", model=model, title="Silences")
+    return Rendered(template="alert_silences.html", model=model, title="Silences")
 
 
-def show_channels(asked: Asked) -> Shown:
+def show_channels(asked: PageRequest) -> Rendered:
     """Show where alerts go."""
     return channels_page(asked)
 
 
-def channels_page(asked: Asked, tried: ChannelTest | None = None) -> Shown:
+def channels_page(asked: PageRequest, tried: ChannelTest | None = None) -> Rendered:
     """Return the page of channels, with how a try of one went."""
     model = ChannelsModel(rows=tuple(asked.app.alerts.channels()), tried=tried)
-    return Shown(template="alert_channels.html", model=model, title="Channels of alerts")
+    return Rendered(template="alert_channels.html", model=model, title="Channels of alerts")
 
 
 def place_of(alert: Alert) -> Place | None:
@@ -427,7 +431,7 @@ class AlertModel:
         return any(one.state == "given-up" for one in self.alert.deliveries)
 
 
-def show_alert(asked: Asked) -> Shown:
+def show_alert(asked: PageRequest) -> Rendered:
     """Show one."""
     alert = asked.app.alerts.get(asked.path["alert"])
     parts = remedy_parts(alert.remedy)
@@ -439,7 +443,7 @@ def show_alert(asked: Asked) -> Shown:
         command=command_text(alert.tenant, "alert", "show", str(alert.id)),
         runbook=runbook_of(alert.kind),
     )
-    return Shown(template="alert.html", model=model, title=f"{alert.kind}: {alert.subject}")
+    return Rendered(template="alert.html", model=model, title=f"{alert.kind}: {alert.subject}")
 
 
 def remedy_parts(remedy: str) -> list[str]:
@@ -471,14 +475,14 @@ class Reason(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Hush(msgspec.Struct, forbid_unknown_fields=True):
+class SilenceForm(msgspec.Struct, forbid_unknown_fields=True):
     """For how long nobody is told, and why."""
 
     duration: str = ""
     reason: str = ""
 
 
-class Quiet(msgspec.Struct, forbid_unknown_fields=True):
+class UnsilenceForm(msgspec.Struct, forbid_unknown_fields=True):
     """Of what nobody is told, for how long, and why."""
 
     duration: str = ""
@@ -488,22 +492,22 @@ class Quiet(msgspec.Struct, forbid_unknown_fields=True):
     subject: str | None = None
 
 
-class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+class EmptyForm(msgspec.Struct, forbid_unknown_fields=True):
     """A form with a button, and no more."""
 
 
-def acknowledge(asked: Asked) -> Moved:
+def acknowledge(asked: PageRequest) -> Redirect:
     """Take note of an alert, so that others know."""
     form: Reason = asked.form
     alert = asked.app.alerts.acknowledge(asked.path["alert"], reason=form.reason)
     by = "you" if alert.acknowledged_by == asked.visitor.name else alert.acknowledged_by
     text = f"{alert.kind} of {alert.subject} is acknowledged by {by}"
-    return Moved(to=f"/alerts/{alert.id}", said=Said(text=text))
+    return Redirect(to=f"/alerts/{alert.id}", said=Flash(text=text))
 
 
-def silence_alert(asked: Asked) -> Moved:
+def silence_alert(asked: PageRequest) -> Redirect:
     """Tell nobody of such an alert: of its kind, about its subject, in its tenant."""
-    form: Hush = asked.form
+    form: SilenceForm = asked.form
     alert = asked.app.alerts.get(asked.path["alert"])
     made = asked.app.alerts.silence(
         reason=form.reason,
@@ -515,9 +519,9 @@ def silence_alert(asked: Asked) -> Moved:
     return _silenced(made, f"/alerts/{alert.id}")
 
 
-def silence(asked: Asked) -> Moved:
+def silence(asked: PageRequest) -> Redirect:
     """Tell nobody of some alerts."""
-    form: Quiet = asked.form
+    form: UnsilenceForm = asked.form
     made = asked.app.alerts.silence(
         reason=form.reason,
         duration=form.duration,
@@ -527,27 +531,27 @@ def silence(asked: Asked) -> Moved:
     return _silenced(made, SILENCES)
 
 
-def unsilence(asked: Asked) -> Moved:
+def unsilence(asked: PageRequest) -> Redirect:
     """End a silence before its time: what is open is told."""
     form: Reason = asked.form
     name = asked.path["silence"]
     if not asked.app.alerts.unsilence(name, reason=form.reason or None):
         raise NotFound("silence", name, "it is over, or never was: look at the list")
     text = "the silence is over; what is open is told by the next look"
-    return Moved(to=SILENCES, said=Said(text=text))
+    return Redirect(to=SILENCES, said=Flash(text=text))
 
 
-def try_channel(asked: Asked) -> Shown:
+def try_channel(asked: PageRequest) -> Rendered:
     """Send a notice that is marked as a test, and show how it went beside its channel."""
     tried = asked.app.alerts.test_channel(asked.path["channel"])
     return channels_page(asked, tried)
 
 
-def _silenced(made: AlertSilence, to: str) -> Moved:
+def _silenced(made: AlertSilence, to: str) -> Redirect:
     what = f"{', '.join(made.kinds) or 'alerts'} of {made.subject or 'everything'}"
     path = f"{SILENCES}/{made.id}/end"
     undo = Undo(label="Unsilence", path=path, fields={"reason": "undone"})
-    return Moved(to=to, said=Said(text=f"nobody is told of {what} for now", undo=undo))
+    return Redirect(to=to, said=Flash(text=f"nobody is told of {what} for now", undo=undo))
 
 
 ORDER_PAGES = (
@@ -565,7 +569,7 @@ ORDER_PAGES = (
         name="silence_alert",
         scope="edit",
         handler=silence_alert,
-        form=Hush,
+        form=SilenceForm,
     ),
     Page(
         method="POST",
@@ -573,7 +577,7 @@ ORDER_PAGES = (
         name="silence_alerts",
         scope="edit",
         handler=silence,
-        form=Quiet,
+        form=UnsilenceForm,
     ),
     Page(
         method="POST",
@@ -589,6 +593,6 @@ ORDER_PAGES = (
         name="try_alert_channel",
         scope="admin",
         handler=try_channel,
-        form=Nothing,
+        form=EmptyForm,
     ),
 )

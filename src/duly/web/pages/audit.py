@@ -17,7 +17,7 @@ from duly.api.views import zone_of
 from duly.web.formatting import local_date
 from duly.web.pages.fleet import place_of
 from duly.web.rendering import command_text
-from duly.web.requests import Asked, Page, Shown, read_place, write_place
+from duly.web.requests import Page, PageRequest, Rendered, read_place, write_place
 
 if TYPE_CHECKING:
     from duly.api.views import HistoryEntry, LookedFrom, MissingRun, ProvenOccurrence
@@ -101,7 +101,7 @@ class AuditModel:
         return any(msgspec.structs.astuple(self.query))
 
 
-def show_audit(asked: Asked) -> Shown:
+def show_audit(asked: PageRequest) -> Rendered:
     """Show entries, newest first."""
     query: AuditQuery = asked.query
     page = asked.app.audit.page(
@@ -116,7 +116,7 @@ def show_audit(asked: Asked) -> Shown:
     )
     rows = tuple(audit_row(one) for one in page.items)
     model = AuditModel(query=query, rows=rows, next_cursor=page.next_cursor)
-    return Shown(template="audit.html", model=model, title="Audit")
+    return Rendered(template="audit.html", model=model, title="Audit")
 
 
 def audit_row(entry: HistoryEntry) -> AuditRow:
@@ -215,7 +215,7 @@ class MissingModel:
     spans: tuple[str, ...] = tuple(SPANS)
 
 
-def show_missing(asked: Asked) -> Shown:
+def show_missing(asked: PageRequest) -> Rendered:
     """Show what should exist by the timetables, and does not."""
     query: MissingQuery = asked.query
     if query.span not in SPANS:
@@ -233,7 +233,7 @@ def show_missing(asked: Asked) -> Shown:
         schedules=found.schedules,
         next_cursor=write_place(found.after),
     )
-    return Shown(template="missing.html", model=model, title="Missing runs")
+    return Rendered(template="missing.html", model=model, title="Missing runs")
 
 
 MISSING_PAGES = (
@@ -307,7 +307,7 @@ class ProofModel:
     command: str
 
 
-def show_proof(asked: Asked) -> Shown:
+def show_proof(asked: PageRequest) -> Rendered:
     """Show whether a day's work is done, all of it and once."""
     schedule = asked.app.schedules.get(asked.path["schedule"])
     zone = zone_of(schedule.timetable) or "UTC"
@@ -332,7 +332,7 @@ def show_proof(asked: Asked) -> Shown:
             asked.app.tenant, "prove", schedule.name, "--for", proof.day.isoformat()
         ),
     )
-    return Shown(template="proof.html", model=model, title=f"Proof of {schedule.name}")
+    return Rendered(template="proof.html", model=model, title=f"Proof of {schedule.name}")
 
 
 def _moved(day: date, by: timedelta) -> date:

@@ -17,7 +17,7 @@ from duly.api.views import zone_of
 from duly.web.formatting import read_past
 from duly.web.pages.runs import RunRow, run_row
 from duly.web.rendering import command_text
-from duly.web.requests import Asked, Moved, Page, Said, Shown, Undo
+from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered, Undo
 
 if TYPE_CHECKING:
     from duly.api.views import Backfill, BackfillPlan, PlannedSlot
@@ -79,17 +79,17 @@ class PlanModel:
     orders: tuple[tuple[str, str], ...] = tuple(ORDERS.items())
 
 
-def show_plan(asked: Asked) -> Shown:
+def show_plan(asked: PageRequest) -> Rendered:
     """Show the form, and below it the plan once there is a span."""
     query: PlanQuery = asked.query
     chosen = tuple(query.classes) or CHOSEN
     model = PlanModel(query=query, chosen=chosen)
     if query.schedule and query.since:
         model = _planned(asked, query, chosen)
-    return Shown(template="backfill_plan.html", model=model, title="Plan a backfill")
+    return Rendered(template="backfill_plan.html", model=model, title="Plan a backfill")
 
 
-def _planned(asked: Asked, query: PlanQuery, chosen: tuple[str, ...]) -> PlanModel:
+def _planned(asked: PageRequest, query: PlanQuery, chosen: tuple[str, ...]) -> PlanModel:
     schedule = asked.app.schedules.get(query.schedule or "")
     mine, now = asked.clocks.mine, asked.now
     plan = asked.app.backfills.plan(
@@ -110,7 +110,7 @@ def _planned(asked: Asked, query: PlanQuery, chosen: tuple[str, ...]) -> PlanMod
     )
 
 
-def create_backfill(asked: Asked) -> Moved:
+def create_backfill(asked: PageRequest) -> Redirect:
     """Have exactly what was planned made, if the plan still holds."""
     ordered: Ordered = asked.form
     if ordered.runs > CONFIRMED_ABOVE and ordered.confirm != str(ordered.runs):
@@ -129,7 +129,7 @@ def create_backfill(asked: Asked) -> Moved:
         reason=ordered.reason,
     )
     text = f"{ordered.runs} runs of {made.schedule} are being made, {made.per_minute} a minute"
-    return Moved(to=f"/backfills/{made.id}", said=Said(text=text))
+    return Redirect(to=f"/backfills/{made.id}", said=Flash(text=text))
 
 
 PLAN_PAGES = (
@@ -196,14 +196,14 @@ class BackfillOrder(msgspec.Struct, forbid_unknown_fields=True):
     concurrency: int | None = None
 
 
-def show_backfills(asked: Asked) -> Shown:
+def show_backfills(asked: PageRequest) -> Rendered:
     """Show backfills, newest first."""
     found = asked.app.backfills.list()[:LISTED_MAX]
     rows = tuple(backfill_row(one) for one in found)
-    return Shown(template="backfills.html", model=BackfillsModel(rows=rows), title="Backfills")
+    return Rendered(template="backfills.html", model=BackfillsModel(rows=rows), title="Backfills")
 
 
-def show_backfill(asked: Asked) -> Shown:
+def show_backfill(asked: PageRequest) -> Rendered:
     """Show one: how far it is, what it has made, and how late live runs begin beside it."""
     found = asked.app.backfills.get(asked.path["backfill"])
     made = asked.app.runs.page(
@@ -222,7 +222,7 @@ def show_backfill(asked: Asked) -> Shown:
         live_runs=len(lateness),
         command=command_text(asked.app.tenant, "backfill", "show", str(found.id)),
     )
-    return Shown(template="backfill.html", model=model, title=f"Backfill of {found.schedule}")
+    return Rendered(template="backfill.html", model=model, title=f"Backfill of {found.schedule}")
 
 
 def backfill_row(backfill: Backfill) -> BackfillRow:
@@ -237,7 +237,7 @@ def _quantile(values: list[timedelta], part: float) -> timedelta | None:
     return values[min(len(values) - 1, int(part * len(values)))] if values else None
 
 
-def pause_backfill(asked: Asked) -> Moved:
+def pause_backfill(asked: PageRequest) -> Redirect:
     """Make no more runs until it is resumed."""
     form: BackfillOrder = asked.form
     done = asked.app.backfills.pause(asked.path["backfill"], reason=form.reason)
@@ -245,7 +245,7 @@ def pause_backfill(asked: Asked) -> Moved:
     return _said(done, "is paused; what was made goes on", undo)
 
 
-def resume_backfill(asked: Asked) -> Moved:
+def resume_backfill(asked: PageRequest) -> Redirect:
     """Go on where it stands."""
     form: BackfillOrder = asked.form
     done = asked.app.backfills.resume(asked.path["backfill"], reason=form.reason)
@@ -253,7 +253,7 @@ def resume_backfill(asked: Asked) -> Moved:
     return _said(done, "goes on", undo)
 
 
-def throttle_backfill(asked: Asked) -> Moved:
+def throttle_backfill(asked: PageRequest) -> Redirect:
     """Let it go faster or slower from now on."""
     form: BackfillOrder = asked.form
     before = asked.app.backfills.get(asked.path["backfill"])
@@ -270,16 +270,16 @@ def throttle_backfill(asked: Asked) -> Moved:
     return _said(done, pace, undo)
 
 
-def cancel_backfill(asked: Asked) -> Moved:
+def cancel_backfill(asked: PageRequest) -> Redirect:
     """Make no more runs, for good."""
     form: BackfillOrder = asked.form
     done = asked.app.backfills.cancel(asked.path["backfill"], reason=form.reason)
     return _said(done, "is cancelled; what was made goes on", None)
 
 
-def _said(backfill: Backfill, what: str, undo: Undo | None) -> Moved:
+def _said(backfill: Backfill, what: str, undo: Undo | None) -> Redirect:
     text = f"the backfill of {backfill.schedule} {what}"
-    return Moved(to=f"/backfills/{backfill.id}", said=Said(text=text, undo=undo))
+    return Redirect(to=f"/backfills/{backfill.id}", said=Flash(text=text, undo=undo))
 
 
 def _order(verb: str, handler: Handler) -> Page:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from duly import Conflict, Outdated, OverQuota, UsageError
-from duly.web.formatting import Clocks
+from duly.web.formatting import TimeFormatter
 from duly.web.pages import editor_form
 from duly.web.pages.editor_form import (
     COMPARED,
@@ -42,7 +42,7 @@ from duly.web.pages.editor_preview import (
     form_timetable,
     make_preview,
 )
-from duly.web.requests import Asked, Moved, Page, Said, Shown, Undo
+from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered, Undo
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -54,7 +54,7 @@ COUNTED_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
+class QuotaHint:
     """One limit, and how much of it is used."""
 
     whose: str
@@ -67,7 +67,7 @@ class Allowance:
         return self.used >= self.most
 
 
-def allowances(app: App, owner: str) -> tuple[Allowance, ...]:
+def allowances(app: App, owner: str) -> tuple[QuotaHint, ...]:
     """Return the limits on active schedules that a new one would count against."""
     said = {
         (one.scope, one.tenant): one.most for one in app.quotas.list() if one.counted == "schedules"
@@ -75,11 +75,11 @@ def allowances(app: App, owner: str) -> tuple[Allowance, ...]:
     found = []
     tenant = _first(said, (f"tenant:{app.tenant}", None), ("tenant:*", None))
     if tenant is not None:
-        found.append(Allowance(whose=app.tenant, used=_active(app), most=tenant))
+        found.append(QuotaHint(whose=app.tenant, used=_active(app), most=tenant))
     if owner:
         own = _first(said, (f"owner:{owner}", app.tenant), ("owner:*", None))
         if own is not None:
-            found.append(Allowance(whose=owner, used=_active(app, owner), most=own))
+            found.append(QuotaHint(whose=owner, used=_active(app, owner), most=own))
     return tuple(found)
 
 
@@ -249,7 +249,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
+class TaskChoice:
     """A task to choose."""
 
     name: str
@@ -265,25 +265,25 @@ class Offered:
         return msgspec.json.encode(self.parameters if self.is_known_here else None).decode()
 
 
-def offered_tasks(app: App) -> tuple[Offered, ...]:
+def offered_tasks(app: App) -> tuple[TaskChoice, ...]:
     """Return the tasks of this program and those that others have told of, by name."""
     names = {one.task for one in app.inbox.tasks()} | set(app.tasks.names())
     listed = sorted(name for name in names if not name.endswith(":verify"))[:TASKS_MAX]
     return tuple(offered_task(app, name) for name in listed)
 
 
-def offered_task(app: App, name: str) -> Offered:
+def offered_task(app: App, name: str) -> TaskChoice:
     """Show one task."""
     task = app.tasks.find(name)
     if task is None:
-        return Offered(name=name, is_known_here=False)
+        return TaskChoice(name=name, is_known_here=False)
     signature = task.signature
     required, defaults = set(signature.required), signature.defaults()
     parameters = tuple(
         _parameter(one, kind, one in required, defaults.get(one))
         for one, kind in signature.types.items()
     )
-    return Offered(
+    return TaskChoice(
         name=name,
         is_known_here=True,
         parameters=parameters,
@@ -332,7 +332,7 @@ class EditorModel:
     to: str
     """Where the form is sent."""
     before: Schedule | None
-    tasks: tuple[Offered, ...]
+    tasks: tuple[TaskChoice, ...]
     zone: ZoneRow | None
     preview: Previewed | None
     problems: tuple[Problem, ...] = ()
@@ -340,9 +340,9 @@ class EditorModel:
     is_stale: bool = False
     changed: tuple[Difference, ...] = ()
     effect: str | None = None
-    allowances: tuple[Allowance, ...] = ()
+    allowances: tuple[QuotaHint, ...] = ()
     note: str | None = None
-    task: Offered | None = None
+    task: TaskChoice | None = None
     repeats: dict[str, str] = field(default_factory=lambda: REPEATS)
     days: tuple[tuple[str, str], ...] = tuple(zip(DAYS, DAY_NAMES, strict=True))
     misfires: tuple[editor_form.Card, ...] = editor_form.MISFIRES
@@ -375,7 +375,7 @@ class PreviewModel:
 
     preview: Previewed | None
     problems: tuple[Problem, ...]
-    allowances: tuple[Allowance, ...]
+    allowances: tuple[QuotaHint, ...]
     effect: str | None
     zone: ZoneRow | None
     mine: str | None
@@ -391,19 +391,19 @@ class ZonesModel:
     typed: str
 
 
-def show_new(asked: Asked) -> Shown:
+def show_new(asked: PageRequest) -> Rendered:
     """Show an empty editor, in the visitor's own zone."""
     form = ScheduleForm(time=TIME_DEFAULT, tz=asked.clocks.mine or "UTC")
     return _editor(asked, form, None)
 
 
-def show_edit(asked: Asked) -> Shown:
+def show_edit(asked: PageRequest) -> Rendered:
     """Show a schedule in the editor."""
     before = asked.app.schedules.get(asked.path["schedule"])
     return _editor(asked, schedule_form(before), before)
 
 
-def show_duplicate(asked: Asked) -> Shown:
+def show_duplicate(asked: PageRequest) -> Rendered:
     """Show a new schedule that says what another does, under another name."""
     source = asked.app.schedules.get(asked.path["schedule"])
     form = schedule_form(source)
@@ -412,17 +412,17 @@ def show_duplicate(asked: Asked) -> Shown:
     return _editor(asked, form, None)
 
 
-def send_new(asked: Asked) -> Shown | Moved:
+def send_new(asked: PageRequest) -> Rendered | Redirect:
     """Review a new schedule, or make it."""
     return _sent(asked, None)
 
 
-def send_edit(asked: Asked) -> Shown | Moved:
+def send_edit(asked: PageRequest) -> Rendered | Redirect:
     """Review an edit, or make it."""
     return _sent(asked, asked.app.schedules.get(asked.path["schedule"]))
 
 
-def show_preview(asked: Asked) -> Shown:
+def show_preview(asked: PageRequest) -> Rendered:
     """Show what the form says so far; nothing is stored."""
     form: ScheduleForm = asked.form
     before = _known(asked, form)
@@ -439,7 +439,7 @@ def show_preview(asked: Asked) -> Shown:
         mine=asked.clocks.mine,
         rule_problem=_rule_problem(form, checked),
     )
-    return Shown(template="editor_preview.html", model=model, title="Preview", is_part=True)
+    return Rendered(template="editor_preview.html", model=model, title="Preview", is_part=True)
 
 
 def _rule_problem(form: ScheduleForm, checked: Checked) -> Problem | None:
@@ -448,7 +448,7 @@ def _rule_problem(form: ScheduleForm, checked: Checked) -> Problem | None:
     return next((one for one in checked.problems if one.field in filled), None)
 
 
-def show_zones(asked: Asked) -> Shown:
+def show_zones(asked: PageRequest) -> Rendered:
     """Show zones that somebody may mean."""
     query: ZonesQuery = asked.query
     typed = query.search.strip()
@@ -457,10 +457,10 @@ def show_zones(asked: Asked) -> Shown:
     else:
         groups = offered_zones(asked.now, asked.clocks.mine, query.recent)
     model = ZonesModel(groups, typed)
-    return Shown(template="editor_zones.html", model=model, title="Zones", is_part=True)
+    return Rendered(template="editor_zones.html", model=model, title="Zones", is_part=True)
 
 
-def _sent(asked: Asked, before: Schedule | None) -> Shown | Moved:
+def _sent(asked: PageRequest, before: Schedule | None) -> Rendered | Redirect:
     form: ScheduleForm = asked.form
     # Whoever has no script, and wants to see more occurrences, sends the form as well.
     wants_more = not form.step and form.count != SHOWN
@@ -477,8 +477,8 @@ def _sent(asked: Asked, before: Schedule | None) -> Shown | Moved:
 
 
 def _saved_or_told(
-    asked: Asked, form: ScheduleForm, before: Schedule | None, checked: Checked
-) -> Shown | Moved:
+    asked: PageRequest, form: ScheduleForm, before: Schedule | None, checked: Checked
+) -> Rendered | Redirect:
     """Save; what the store refuses is told at its field."""
     try:
         return _saved(asked, form, before, checked)
@@ -493,7 +493,9 @@ def _saved_or_told(
         return _editor(asked, form, before, checked)
 
 
-def _saved(asked: Asked, form: ScheduleForm, before: Schedule | None, checked: Checked) -> Moved:
+def _saved(
+    asked: PageRequest, form: ScheduleForm, before: Schedule | None, checked: Checked
+) -> Redirect:
     app = asked.app
     if before is None:
         made = create(app, form, checked)
@@ -502,17 +504,17 @@ def _saved(asked: Asked, form: ScheduleForm, before: Schedule | None, checked: C
     else:
         made = edit(app, before, form, checked)
         if made.version == before.version:
-            return Moved(to=f"/schedules/{made.id}", said=Said(text="Nothing was changed"))
+            return Redirect(to=f"/schedules/{made.id}", said=Flash(text="Nothing was changed"))
         entry = app.schedules.history(made.id, limit=1)[0]
         undo = _order("Undo", made, "revert", entry=str(entry.number))
         text = f"Saved: {made.timetable.describe()}. {_first_words(made, asked.now)}"
     if form.step == "run":
         run = app.schedules.trigger(made.id, reason="run once when saved")
-        return Moved(
-            to=f"/runs/{run.id}", said=Said(text=f"{text} One run was made now.", undo=undo)
+        return Redirect(
+            to=f"/runs/{run.id}", said=Flash(text=f"{text} One run was made now.", undo=undo)
         )
     to = f"/schedules?made={made.id}" if before is None else f"/schedules/{made.id}"
-    return Moved(to=to, said=Said(text=text, undo=undo))
+    return Redirect(to=to, said=Flash(text=text, undo=undo))
 
 
 def _order(label: str, schedule: Schedule, verb: str, **fields: str) -> Undo:
@@ -528,9 +530,9 @@ def _first_words(schedule: Schedule, now: datetime) -> str:
     if not coming:
         return "It is not due: nothing is pending."
     one = coming[0]
-    today = Clocks("schedule").moment(now, now, one.tz).day
-    tomorrow = Clocks("schedule").moment(now + A_DAY, now, one.tz).day
-    shown = Clocks("schedule").moment(one.utc, now, one.tz)
+    today = TimeFormatter("schedule").moment(now, now, one.tz).day
+    tomorrow = TimeFormatter("schedule").moment(now + A_DAY, now, one.tz).day
+    shown = TimeFormatter("schedule").moment(one.utc, now, one.tz)
     day = {today: "today", tomorrow: "tomorrow"}.get(shown.day, shown.day)
     return f"First: {day} {shown.clock.removesuffix(':00')} {shown.zone}"
 
@@ -560,8 +562,8 @@ def _switched(form: ScheduleForm, before: Schedule | None) -> ScheduleForm:
 
 
 def _editor(
-    asked: Asked, form: ScheduleForm, before: Schedule | None, checked: Checked | None = None
-) -> Shown:
+    asked: PageRequest, form: ScheduleForm, before: Schedule | None, checked: Checked | None = None
+) -> Rendered:
     """Show the form; problems are told once somebody has asked for a review."""
     found = checked or check_form(asked.app, form, asked.now, before)
     problems = () if checked is None else checked.problems
@@ -570,15 +572,17 @@ def _editor(
         note = "This rule can't be shown as a sentence. It stays as it is written."
     model = _model(asked, form, before, found, problems=problems, note=note)
     status = 422 if problems else 200
-    return Shown(template="editor.html", model=model, title=model.heading, status=status)
+    return Rendered(template="editor.html", model=model, title=model.heading, status=status)
 
 
-def _review(asked: Asked, form: ScheduleForm, before: Schedule | None, checked: Checked) -> Shown:
+def _review(
+    asked: PageRequest, form: ScheduleForm, before: Schedule | None, checked: Checked
+) -> Rendered:
     model = _model(asked, form, before, checked)
-    return Shown(template="editor_review.html", model=model, title="Review")
+    return Rendered(template="editor_review.html", model=model, title="Review")
 
 
-def _stale(asked: Asked, form: ScheduleForm, now: Schedule) -> Shown:
+def _stale(asked: PageRequest, form: ScheduleForm, now: Schedule) -> Rendered:
     """Show what somebody else has changed beside what is wanted; whoever goes on has seen it."""
     current = schedule_form(now)
     found = stale_differences(form, current)
@@ -587,11 +591,11 @@ def _stale(asked: Asked, form: ScheduleForm, now: Schedule) -> Shown:
     mine = msgspec.structs.replace(mine, version=now.version, seen=current.seen)
     checked = check_form(asked.app, mine, asked.now, now)
     model = _model(asked, mine, now, checked, stale=found, is_stale=True)
-    return Shown(template="editor.html", model=model, title=model.heading, status=409)
+    return Rendered(template="editor.html", model=model, title=model.heading, status=409)
 
 
 def _model(
-    asked: Asked,
+    asked: PageRequest,
     form: ScheduleForm,
     before: Schedule | None,
     checked: Checked,
@@ -617,16 +621,18 @@ def _model(
     )
 
 
-def _allowances(asked: Asked, form: ScheduleForm, before: Schedule | None) -> tuple[Allowance, ...]:
+def _allowances(
+    asked: PageRequest, form: ScheduleForm, before: Schedule | None
+) -> tuple[QuotaHint, ...]:
     return () if before is not None else allowances(asked.app, form.owner)
 
 
-def _effect(asked: Asked, before: Schedule, timetable: Timetable | None) -> str | None:
+def _effect(asked: PageRequest, before: Schedule, timetable: Timetable | None) -> str | None:
     """Say how an edit moves the next run."""
     if timetable is None or before.next_for is None:
         return None
     after = timetable.next(asked.now)
-    clocks, old = Clocks("schedule"), before.upcoming(1)
+    clocks, old = TimeFormatter("schedule"), before.upcoming(1)
     if after is None:
         return "After this edit nothing is due any more: the schedule ends."
     if not old or after == old[0].utc:
@@ -640,7 +646,7 @@ def _effect(asked: Asked, before: Schedule, timetable: Timetable | None) -> str 
     )
 
 
-def _known(asked: Asked, form: ScheduleForm) -> Schedule | None:
+def _known(asked: PageRequest, form: ScheduleForm) -> Schedule | None:
     """Return the schedule that a previewed form edits: the form says its version, and its name."""
     if form.version is None or not form.seen:
         return None

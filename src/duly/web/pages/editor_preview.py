@@ -21,7 +21,7 @@ from duly.api.views import (
     read_queue,
     zone_of,
 )
-from duly.web.formatting import Clocks
+from duly.web.formatting import TimeFormatter
 from duly.web.pages.editor_form import (
     LABELS,
     RULE_FIELDS,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from duly import App, BoundCall, Schedule, Timetable
     from duly.api.views import PreviewedOccurrence
     from duly.web.formatting import Moment
-    from duly.web.requests import Asked
+    from duly.web.requests import PageRequest
 
 
 T = TypeVar("T")
@@ -261,7 +261,7 @@ KIND_WORDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coming:
+class UpcomingOccurrence:
     """One coming occurrence."""
 
     own: Moment
@@ -273,7 +273,7 @@ class Coming:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crowd:
+class ConcurrentSchedules:
     """How many others fall due in the minute of the next occurrence, and when fewer do."""
 
     count: int
@@ -289,11 +289,11 @@ class Previewed:
     description: str
     kind: str
     zone: str
-    occurrences: tuple[Coming, ...]
+    occurrences: tuple[UpcomingOccurrence, ...]
     has_more: bool
     changes: tuple[str, ...]
     tzdata: str
-    crowd: Crowd | None
+    crowd: ConcurrentSchedules | None
     simple: str
     """The form's fields that say the same as a sentence, as JSON; empty if there is none."""
     text: str
@@ -301,7 +301,7 @@ class Previewed:
 
 
 def make_preview(
-    asked: Asked, timetable: Timetable, form: ScheduleForm, edited: Schedule | None = None
+    asked: PageRequest, timetable: Timetable, form: ScheduleForm, edited: Schedule | None = None
 ) -> Previewed:
     """Preview a form's rule for whoever looks; `edited` is no crowd for itself."""
     count = min(max(form.count, 1), SHOWN_MORE)
@@ -329,20 +329,22 @@ def _kind(timetable: Timetable) -> str:
     return "plain words" if stored.get("words") else KIND_WORDS.get(stored["kind"], "a rule")
 
 
-def _coming(one: PreviewedOccurrence, own: str, asked: Asked) -> Coming:
+def _coming(one: PreviewedOccurrence, own: str, asked: PageRequest) -> UpcomingOccurrence:
     now, mine = asked.now, asked.clocks.mine
-    shown = Clocks("schedule").moment(one.utc, now, own)
-    viewers = None if mine is None else Clocks("mine", mine).moment(one.utc, now)
+    shown = TimeFormatter("schedule").moment(one.utc, now, own)
+    viewers = None if mine is None else TimeFormatter("mine", mine).moment(one.utc, now)
     is_same = viewers is not None and (viewers.day, viewers.clock) == (shown.day, shown.clock)
-    return Coming(
+    return UpcomingOccurrence(
         own=shown,
         mine=None if is_same else viewers,
-        utc=Clocks("utc").moment(one.utc, now),
+        utc=TimeFormatter("utc").moment(one.utc, now),
         change=None if one.change is None else one.change.text,
     )
 
 
-def _crowd(asked: Asked, timetable: Timetable, zone: str, edited: Schedule | None) -> Crowd | None:
+def _crowd(
+    asked: PageRequest, timetable: Timetable, zone: str, edited: Schedule | None
+) -> ConcurrentSchedules | None:
     """Count who else falls due in the minute of the next occurrence: planned load, not past."""
     first = timetable.next(asked.now)
     if first is None:
@@ -361,7 +363,7 @@ def _crowd(asked: Asked, timetable: Timetable, zone: str, edited: Schedule | Non
         if there < count:
             quieter.append((f"{_local(hour + number * MINUTE, zone):%H:%M}", there))
     at = f"{_local(minute, zone):%H:%M}"
-    return Crowd(count=count, looked_at=len(rules), at=at, quieter=tuple(quieter))
+    return ConcurrentSchedules(count=count, looked_at=len(rules), at=at, quieter=tuple(quieter))
 
 
 def _due_in(rules: list[Timetable], minute: datetime) -> int:

@@ -11,7 +11,7 @@ import msgspec
 from duly import UsageError
 from duly.api.views import CONFIRMED_ABOVE
 from duly.web.pages.runs import RunRow, run_row
-from duly.web.requests import Asked, Moved, Page, Said, Shown, Undo
+from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered, Undo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ class FleetModel:
     """Workers and queues are everybody's: orders about them are for whoever may act everywhere."""
 
 
-def show_fleet(asked: Asked) -> Shown:
+def show_fleet(asked: PageRequest) -> Rendered:
     """Show who is there."""
     app, visitor = asked.app, asked.visitor
     members = [one for one in app.status(with_stale=False).members if one.is_alive]
@@ -82,7 +82,7 @@ def show_fleet(asked: Asked) -> Shown:
         is_cut=is_cut,
         may_order=visitor.is_everywhere and visitor.may("edit"),
     )
-    return Shown(template="fleet.html", model=model, title="Fleet")
+    return Rendered(template="fleet.html", model=model, title="Fleet")
 
 
 def held_runs(app: App, now: datetime) -> tuple[list[HeldRun], bool]:
@@ -136,7 +136,7 @@ class FleetOrder(msgspec.Struct, forbid_unknown_fields=True):
     """`yes`: what a quarantined worker holds is taken from it."""
 
 
-def drain_worker(asked: Asked) -> Moved:
+def drain_worker(asked: PageRequest) -> Redirect:
     """Let a worker claim nothing more, and end."""
     form: FleetOrder = asked.form
     worker = read_worker(asked)
@@ -146,7 +146,7 @@ def drain_worker(asked: Asked) -> Moved:
     return _said(text, undo)
 
 
-def quarantine_worker(asked: Asked) -> Moved:
+def quarantine_worker(asked: PageRequest) -> Redirect:
     """Let a worker claim nothing more; it stays, to be looked at."""
     form: FleetOrder = asked.form
     worker = read_worker(asked)
@@ -155,7 +155,7 @@ def quarantine_worker(asked: Asked) -> Moved:
     return _said(f"worker {worker} is quarantined", undo)
 
 
-def release_worker(asked: Asked) -> Moved:
+def release_worker(asked: PageRequest) -> Redirect:
     """Let a worker claim again."""
     form: FleetOrder = asked.form
     worker = read_worker(asked)
@@ -163,7 +163,7 @@ def release_worker(asked: Asked) -> Moved:
     return _said(f"worker {worker} claims again")
 
 
-def pause_queue(asked: Asked) -> Moved:
+def pause_queue(asked: PageRequest) -> Redirect:
     """Hand out nothing from a queue; what runs goes on."""
     form: FleetOrder = asked.form
     queue = asked.app.queues.pause(asked.path["queue"], reason=form.reason)
@@ -171,7 +171,7 @@ def pause_queue(asked: Asked) -> Moved:
     return _said(f"queue {queue.name} is paused", Undo(label="Resume", path=path, fields=UNDONE))
 
 
-def resume_queue(asked: Asked) -> Moved:
+def resume_queue(asked: PageRequest) -> Redirect:
     """Hand out again."""
     form: FleetOrder = asked.form
     queue = asked.app.queues.resume(asked.path["queue"], reason=form.reason)
@@ -180,14 +180,14 @@ def resume_queue(asked: Asked) -> Moved:
     return _said(text, Undo(label="Pause again", path=path, fields=UNDONE))
 
 
-def reset_breaker(asked: Asked) -> Moved:
+def reset_breaker(asked: PageRequest) -> Redirect:
     """Close a breaker: what waits for its destination goes on."""
     form: FleetOrder = asked.form
     breaker = asked.app.breakers.reset(asked.path["destination"], reason=form.reason)
     return _said(f"{breaker.destination} is called again")
 
 
-def read_worker(asked: Asked) -> int:
+def read_worker(asked: PageRequest) -> int:
     """Read which worker is meant."""
     text = asked.path["worker"]
     if not text.isdecimal() or len(text) > 18:
@@ -195,8 +195,8 @@ def read_worker(asked: Asked) -> int:
     return int(text)
 
 
-def _said(text: str, undo: Undo | None = None) -> Moved:
-    return Moved(to=FLEET, said=Said(text=text, undo=undo))
+def _said(text: str, undo: Undo | None = None) -> Redirect:
+    return Redirect(to=FLEET, said=Flash(text=text, undo=undo))
 
 
 def _order(path: str, name: str, handler: Handler) -> Page:
@@ -240,7 +240,7 @@ class OwnerOrder(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Firing:
+class AffectedSchedules:
     """An owner's schedules that fire, or will again by themselves: an order would pause them."""
 
     names: tuple[str, ...]
@@ -270,11 +270,11 @@ class OwnersModel:
     """Who is looked at,"""
     gone: GoneOwner | None
     """what was said of them,"""
-    firing: Firing | None
+    firing: AffectedSchedules | None
     """and what goes on for them."""
 
 
-def show_owners(asked: Asked) -> Shown:
+def show_owners(asked: PageRequest) -> Rendered:
     """Show who is gone, and what would be paused if one more were."""
     query: OwnersQuery = asked.query
     page = asked.app.owners.page(limit=GONE_SHOWN_MAX, after=query.cursor or None)
@@ -288,22 +288,22 @@ def show_owners(asked: Asked) -> Shown:
         firing=None if owner is None else look_at_firing(asked.app, owner),
     )
     title = "Owners" if owner is None else f"Owner {owner}"
-    return Shown(template="owners.html", model=model, title=title)
+    return Rendered(template="owners.html", model=model, title=title)
 
 
-def look_at_firing(app: App, owner: str) -> Firing:
+def look_at_firing(app: App, owner: str) -> AffectedSchedules:
     """Look at what goes on for an owner, a bounded number."""
     active = app.schedules.page(owner=owner, status="active", limit=FIRING_MAX)
     paused = app.schedules.page(owner=owner, status="paused", limit=FIRING_MAX)
     found = [*active.items, *(one for one in paused.items if one.resume_at is not None)]
-    return Firing(
+    return AffectedSchedules(
         names=tuple(one.name for one in found[:NAMES_SHOWN_MAX]),
         count=len(found),
         is_cut=active.after is not None or paused.after is not None,
     )
 
 
-def mark_gone(asked: Asked) -> Moved:
+def mark_gone(asked: PageRequest) -> Redirect:
     """Say that somebody is gone: what fires for them is paused, and nothing new is made."""
     form: OwnerOrder = asked.form
     firing = look_at_firing(asked.app, form.owner)
@@ -316,10 +316,10 @@ def mark_gone(asked: Asked) -> Moved:
         text += f"; {_schedules(gone.active)} left: say it again"
     fields = {"owner": gone.owner, "reason": OWNER_UNDONE}
     undo = Undo(label="They are back", path=f"{PLACE}/back", fields=fields)
-    return Moved(to=place_of(gone.owner), said=Said(text=text, undo=undo))
+    return Redirect(to=place_of(gone.owner), said=Flash(text=text, undo=undo))
 
 
-def mark_back(asked: Asked) -> Moved:
+def mark_back(asked: PageRequest) -> Redirect:
     """Say that somebody is back; the next page has what was paused, to be chosen and resumed."""
     form: OwnerOrder = asked.form
     was = asked.app.owners.back(form.owner, reason=form.reason or None)
@@ -327,7 +327,7 @@ def mark_back(asked: Asked) -> Moved:
     fields = {"owner": was.owner, "reason": OWNER_UNDONE}
     undo = Undo(label="Gone after all", path=f"{PLACE}/gone", fields=fields)
     paused = urlencode({"owner": was.owner, "status": "paused"})
-    return Moved(to=f"/schedules?{paused}", said=Said(text=text, undo=undo))
+    return Redirect(to=f"/schedules?{paused}", said=Flash(text=text, undo=undo))
 
 
 def place_of(owner: str) -> str:

@@ -15,17 +15,17 @@ from urllib.parse import quote
 import msgspec
 
 from duly import Conflict, NotFound, UsageError
-from duly.web.formatting import TERMS, Term, mark, met_terms
+from duly.web.formatting import TERMS, StateLabel, mark, met_terms
 from duly.web.pages.runs import RunRow, run_row
-from duly.web.rendering import command_text, look_at_all, look_at_own
-from duly.web.requests import Asked, Moved, Page, Said, Shown
+from duly.web.rendering import command_text, load_all, load_tenant
+from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from duly import App, Run
     from duly.api.views import Attempt, Check, Effect, InboxItem
-    from duly.web.rendering import Looked
+    from duly.web.rendering import LayoutData
 
 
 PAGE_SIZE = 50
@@ -92,10 +92,10 @@ class InboxModel:
     dead: int = 0
     elsewhere: tuple[tuple[str, int], ...] = ()
     """Of other tenants that the visitor may look into: how many of this kind they have."""
-    terms: tuple[Term, ...] = TERMS
+    terms: tuple[StateLabel, ...] = TERMS
 
 
-def show_inbox(asked: Asked) -> Shown:
+def show_inbox(asked: PageRequest) -> Rendered:
     """Show what waits for somebody."""
     query: InboxQuery = asked.query
     kind = query.kind if query.kind in KINDS else KINDS[0]
@@ -115,14 +115,14 @@ def show_inbox(asked: Asked) -> Shown:
         page = asked.app.runs.page(state=LATE_STATES, until=until, limit=PAGE_SIZE)
         model = InboxModel(kind=kind, rows=tuple(run_row(one, asked.now) for one in page.items))
     # The tabs count what the lists hold; the lights above are of all that the visitor may see.
-    looked = look_at_all(asked)
-    own = look_at_own(asked, looked)
+    looked = load_all(asked)
+    own = load_tenant(asked, looked)
     elsewhere = () if kind == "late" else _elsewhere(looked, asked.visitor.tenant, COUNTED[kind])
     model = replace(model, doubts=own.ambiguous, dead=own.dead, elsewhere=elsewhere)
-    return Shown(template="inbox.html", model=model, title="Inbox", looked=looked)
+    return Rendered(template="inbox.html", model=model, title="Inbox", looked=looked)
 
 
-def _elsewhere(looked: Looked, tenant: str, state: str) -> tuple[tuple[str, int], ...]:
+def _elsewhere(looked: LayoutData, tenant: str, state: str) -> tuple[tuple[str, int], ...]:
     counts = {name: one.get(state, 0) for name, one in looked.status.tenants.items()}
     found = [(name, count) for name, count in counts.items() if count and name != tenant]
     return tuple(found[:TENANTS_SHOWN_MAX])
@@ -223,7 +223,7 @@ class InboxItemModel:
     checks: tuple[Check, ...]
     has_check: bool
     choices: tuple[ChoiceCard, ...]
-    terms: tuple[Term, ...]
+    terms: tuple[StateLabel, ...]
     command: str
 
 
@@ -260,7 +260,7 @@ class Decision(msgspec.Struct, forbid_unknown_fields=True):
         return found, key
 
 
-def show_item(asked: Asked) -> Shown:
+def show_item(asked: PageRequest) -> Rendered:
     """Show one run that is in doubt."""
     item = asked.app.inbox.get(asked.path["run"])
     model = InboxItemModel(
@@ -280,7 +280,7 @@ def show_item(asked: Asked) -> Shown:
         ),
         command=command_text(asked.app.tenant, "inbox", str(item.run.id)),
     )
-    return Shown(template="inbox_item.html", model=model, title=f"In doubt: {item.run.label}")
+    return Rendered(template="inbox_item.html", model=model, title=f"In doubt: {item.run.label}")
 
 
 def choice_cards(item: InboxItem) -> tuple[ChoiceCard, ...]:
@@ -304,14 +304,14 @@ def choice_cards(item: InboxItem) -> tuple[ChoiceCard, ...]:
     )
 
 
-def decide_item(asked: Asked) -> Moved:
+def decide_item(asked: PageRequest) -> Redirect:
     """Carry out what a person decided about one run."""
     decided: Decision = asked.form
     require_said(asked.app, asked.path["run"], decided)
     run = decide(asked.app, asked.path["run"], decided)
     action, state = ACTIONS[decided.choice].lower(), mark(run.state).word
     said = f"{run.label}: {action} is on record; it is {state} now"
-    return Moved(to=f"/runs/{run.id}", said=Said(text=said))
+    return Redirect(to=f"/runs/{run.id}", said=Flash(text=said))
 
 
 def require_said(app: App, run: str, decided: Decision) -> None:
@@ -356,15 +356,17 @@ def _read_found(found: str | None) -> bool:
     return found == DONE
 
 
-def verify_item(asked: Asked) -> Moved:
+def verify_item(asked: PageRequest) -> Redirect:
     """Have the task's own check look (29)."""
     run = asked.path["run"]
     check = asked.app.inbox.verify(run)
     said = f"{check.label} was made: what it finds will stand here"
-    return Moved(to=f"/inbox/{quote(run)}", said=Said(text=said))
+    return Redirect(to=f"/inbox/{quote(run)}", said=Flash(text=said))
 
 
-def _order(path: str, name: str, handler: Callable[[Asked], Moved], form: type | None) -> Page:
+def _order(
+    path: str, name: str, handler: Callable[[PageRequest], Redirect], form: type | None
+) -> Page:
     return Page(method="POST", path=path, name=name, scope="edit", handler=handler, form=form)
 
 
@@ -408,7 +410,7 @@ class BatchModel:
     needs_found: bool
 
 
-def preview_doubts(asked: Asked) -> Shown:
+def preview_doubts(asked: PageRequest) -> Rendered:
     """Show exactly which runs in doubt a decision would be about."""
     chosen: Chosen = asked.form
     if chosen.choice not in ACTIONS:
@@ -436,10 +438,10 @@ def preview_doubts(asked: Asked) -> Shown:
         meaning="",
         needs_found=chosen.choice == "reconcile",
     )
-    return Shown(template="inbox_batch.html", model=model, title=_title(model))
+    return Rendered(template="inbox_batch.html", model=model, title=_title(model))
 
 
-def preview_dead(asked: Asked) -> Shown:
+def preview_dead(asked: PageRequest) -> Rendered:
     """Show exactly which dead runs an order would be about."""
     chosen: Chosen = asked.form
     action = _read_dead(chosen.choice)
@@ -455,10 +457,10 @@ def preview_dead(asked: Asked) -> Shown:
         meaning=BATCH_MEANINGS[chosen.choice],
         needs_found=False,
     )
-    return Shown(template="inbox_batch.html", model=model, title=_title(model))
+    return Rendered(template="inbox_batch.html", model=model, title=_title(model))
 
 
-def decide_doubts(asked: Asked) -> Moved:
+def decide_doubts(asked: PageRequest) -> Redirect:
     """Decide about each; one that somebody else has decided meanwhile is told, not overruled."""
     chosen: Chosen = asked.form
     decided = Decision(choice=chosen.choice, reason=chosen.reason, found=chosen.found)
@@ -466,10 +468,10 @@ def decide_doubts(asked: Asked) -> Moved:
     _require_count(chosen, len(runs))
     counts = Counter(_decide_one(asked.app, one, decided) for one in runs)
     action = ACTIONS[chosen.choice].lower()
-    return Moved(to="/inbox", said=Said(text=_told(action, counts)))
+    return Redirect(to="/inbox", said=Flash(text=_told(action, counts)))
 
 
-def decide_dead(asked: Asked) -> Moved:
+def decide_dead(asked: PageRequest) -> Redirect:
     """Retry or discard exactly these."""
     chosen: Chosen = asked.form
     action = _read_dead(chosen.choice)
@@ -477,8 +479,8 @@ def decide_dead(asked: Asked) -> Moved:
     _require_count(chosen, len(runs))
     order = asked.app.runs.retry if chosen.choice == "retry" else asked.app.runs.discard
     counts = Counter(one.is_done for one in order(runs, reason=chosen.reason))
-    said = Said(text=_told(action.lower(), counts))
-    return Moved(to="/inbox?kind=dead", said=said)
+    said = Flash(text=_told(action.lower(), counts))
+    return Redirect(to="/inbox?kind=dead", said=said)
 
 
 def read_runs(chosen: Chosen) -> list[str]:

@@ -35,12 +35,12 @@ from duly.web.pages.timeline import (
 from duly.web.rendering import (
     NEGLECTED_SECONDS,
     OWN_SECONDS,
-    look_at_all,
-    look_at_own,
+    load_all,
+    load_tenant,
     look_at_own_stale,
     place_of,
 )
-from duly.web.requests import Asked, Moved, Page, Said, Shown
+from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -188,7 +188,7 @@ def _cadence(vitals: ScheduleVitals | None) -> timedelta:
     return timedelta.max if cadence is None else cadence
 
 
-def kill_worker(asked: Asked) -> Moved:
+def kill_worker(asked: PageRequest) -> Redirect:
     """Kill a worker, as a power cut would."""
     controls = asked.app.demo
     if controls is None:
@@ -198,7 +198,7 @@ def kill_worker(asked: Asked) -> Moved:
         f"worker {killed.worker} (process {killed.process}) was killed in the middle of a payment;"
         " nobody knows whether it went out: within seconds its run is in the inbox"
     )
-    return Moved(to=f"/runs/{killed.run}", said=Said(text=text))
+    return Redirect(to=f"/runs/{killed.run}", said=Flash(text=text))
 
 
 DEMO_PAGES = (
@@ -221,7 +221,7 @@ _PLACES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FindingRow:
     """A finding, and where to look."""
 
     problem: str
@@ -233,20 +233,20 @@ class Told:
 class HealthModel:
     """The two lights and what is worth knowing beside."""
 
-    dispatch: tuple[Told, ...]
-    work: tuple[Told, ...]
-    alerts: tuple[Told, ...]
+    dispatch: tuple[FindingRow, ...]
+    work: tuple[FindingRow, ...]
+    alerts: tuple[FindingRow, ...]
     """Those that page: of either light."""
-    notes: tuple[Told, ...]
+    notes: tuple[FindingRow, ...]
     seconds: int = NEGLECTED_SECONDS
     """How old it may be which schedules have no recent completion,"""
     own_seconds: int = OWN_SECONDS
     """and all else."""
 
 
-def show_health(asked: Asked) -> Shown:
+def show_health(asked: PageRequest) -> Rendered:
     """Show what is wrong."""
-    looked = look_at_all(asked)
+    looked = load_all(asked)
     health = looked.health
     model = HealthModel(
         dispatch=_findings(health.dispatch),
@@ -254,11 +254,11 @@ def show_health(asked: Asked) -> Shown:
         alerts=_findings(health.alerts),
         notes=_findings(health.notes),
     )
-    return Shown(template="health.html", model=model, title="Health", looked=looked)
+    return Rendered(template="health.html", model=model, title="Health", looked=looked)
 
 
-def _findings(findings: tuple[Finding, ...]) -> tuple[Told, ...]:
-    return tuple(Told(one.problem, one.remedy, _PLACES.get(one.code)) for one in findings)
+def _findings(findings: tuple[Finding, ...]) -> tuple[FindingRow, ...]:
+    return tuple(FindingRow(one.problem, one.remedy, _PLACES.get(one.code)) for one in findings)
 
 
 HEALTH_PAGES = (
@@ -274,7 +274,7 @@ STUCK_SHOWN_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NoticedRuns:
     """What was noticed, newest first."""
 
     runs: tuple[Run, ...]
@@ -282,7 +282,7 @@ class Found:
     """Whether there may be more."""
 
 
-def find_noticed(app: App, what: Noticed, now: datetime) -> Found:
+def find_noticed(app: App, what: Noticed, now: datetime) -> NoticedRuns:
     """Find runs of one kind."""
     match what:
         case "stuck":
@@ -293,7 +293,7 @@ def find_noticed(app: App, what: Noticed, now: datetime) -> Found:
             return _late(app, now)
 
 
-def _stuck(app: App) -> Found:
+def _stuck(app: App) -> NoticedRuns:
     """Find runs whose worker is heard of, and which have not advanced for too long."""
     page = app.attempts.page(state="stalled", limit=STUCK_SHOWN_MAX)
     found = []
@@ -302,23 +302,23 @@ def _stuck(app: App) -> Found:
             found.append(app.runs.get(one.run))
         except NotFound:
             continue  # it ended and was pruned in between
-    return Found(tuple(found), page.next_cursor is not None)
+    return NoticedRuns(tuple(found), page.next_cursor is not None)
 
 
-def _overlapping(app: App) -> Found:
+def _overlapping(app: App) -> NoticedRuns:
     """Find runs that go on beside another of the same schedule."""
     page = app.runs.page(state="running", limit=LOOKED_AT_MAX)
     beside = Counter(run.schedule_id for run in page.items if run.schedule_id is not None)
     several = {schedule for schedule, count in beside.items() if count > 1}
     found = tuple(run for run in page.items if run.schedule_id in several)
-    return Found(found, page.next_cursor is not None)
+    return NoticedRuns(found, page.next_cursor is not None)
 
 
-def _late(app: App, now: datetime) -> Found:
+def _late(app: App, now: datetime) -> NoticedRuns:
     """Find runs that should have begun longer ago than anybody's grace."""
     page = app.runs.page(state=["queued", "blocked"], until=now - LATE, limit=LOOKED_AT_MAX)
     found = tuple(run for run in page.items if run.due_at < now - LATE)
-    return Found(found, page.next_cursor is not None)
+    return NoticedRuns(found, page.next_cursor is not None)
 
 
 SIDES_MAX = 15
@@ -327,7 +327,7 @@ SHOWN = ("late", "stale", "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class HealthColumn:
     """One schedule: what was triggered beside what was useful, and how old that is."""
 
     id: str
@@ -353,11 +353,11 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
+class HealthColumns:
     """Those that are shown, and how many there are besides."""
 
     show: str | None
-    rows: tuple[Side, ...]
+    rows: tuple[HealthColumn, ...]
     more: int
     looked_at: int
     suspects: int
@@ -373,13 +373,13 @@ def read_show(text: str | None) -> str | None:
     return text
 
 
-def look_at_sides(found: Attention, show: str | None) -> Sides:
+def look_at_sides(found: Attention, show: str | None) -> HealthColumns:
     """Look at both sides of those that need somebody first, or of those that are chosen."""
     known = [(one, found.vitals[one.id]) for one in found.schedules if one.id in found.vitals]
     chosen = [side for one, vitals in known if _is_shown(side := _side(vitals, one), show)]
     rows = chosen if show == "all" else chosen[:SIDES_MAX]
     more = len(chosen) - len(rows)
-    return Sides(
+    return HealthColumns(
         show=show,
         rows=tuple(rows),
         more=more,
@@ -389,7 +389,7 @@ def look_at_sides(found: Attention, show: str | None) -> Sides:
     )
 
 
-def _is_shown(side: Side, show: str | None) -> bool:
+def _is_shown(side: HealthColumn, show: str | None) -> bool:
     match show:
         case "late":
             return not side.is_trigger_well
@@ -399,10 +399,10 @@ def _is_shown(side: Side, show: str | None) -> bool:
             return True
 
 
-def _side(vitals: ScheduleVitals, known: Schedule) -> Side:
+def _side(vitals: ScheduleVitals, known: Schedule) -> HealthColumn:
     trigger, work = vitals.trigger, vitals.completion
     ratio = work.ratio
-    return Side(
+    return HealthColumn(
         id=str(vitals.id),
         name=vitals.name,
         status=vitals.status,
@@ -442,7 +442,7 @@ MISSING_SINCE = timedelta(days=1)
 
 
 def make_tiles(
-    asked: Asked, schedules: Sequence[Schedule], status: Status, *, is_cut: bool
+    asked: PageRequest, schedules: Sequence[Schedule], status: Status, *, is_cut: bool
 ) -> tuple[Tile, ...]:
     """Count what needs a look, of all runs, and of schedules; `is_cut`: there are more of those."""
     stuck, overlapping, late = asked.kept.get(
@@ -482,7 +482,7 @@ def make_tiles(
     )
 
 
-def _count_missing(asked: Asked) -> tuple[int, str, str, bool]:
+def _count_missing(asked: PageRequest) -> tuple[int, str, str, bool]:
     """Count what should have become a run within a day, and has not."""
     found = asked.app.runs.missing(asked.now - MISSING_SINCE)
     number = sum(one.is_missing for one in found.items)
@@ -528,7 +528,7 @@ class PartModel:
     """What prints it, alone or within the overview."""
     query: OverviewQuery
     timeline: Timeline | None = None
-    sides: Sides | None = None
+    sides: HealthColumns | None = None
     lateness: LatenessPart | None = None
     load: PlannedLoad | None = None
     seconds: int = 0
@@ -536,14 +536,14 @@ class PartModel:
     spans: tuple[str, ...] = tuple(SPANS)
 
 
-def show_overview(asked: Asked) -> Shown:
+def show_overview(asked: PageRequest) -> Rendered:
     """Show how things are."""
     query: OverviewQuery = asked.query
     _read_span(query)
     show = read_show(query.show)
     schedules, is_cut = look_at_first(asked.app)
-    looked = look_at_all(asked)
-    own = look_at_own(asked, looked)
+    looked = load_all(asked)
+    own = load_tenant(asked, looked)
     own = replace(own, stale=look_at_own_stale(asked, looked, own))
     model = Overview(
         query=query,
@@ -553,10 +553,10 @@ def show_overview(asked: Asked) -> Shown:
         queues=looked.queues,
         has_schedules=any(number for one, number in own.schedules.items() if one != "deleted"),
     )
-    return Shown(template="overview.html", model=model, title="Overview", looked=looked)
+    return Rendered(template="overview.html", model=model, title="Overview", looked=looked)
 
 
-def show_timeline(asked: Asked) -> Shown:
+def show_timeline(asked: PageRequest) -> Rendered:
     """Show those that need somebody, and the busiest, as lanes."""
     span = _read_span(asked.query)
     axis = Axis.around(asked.now, span)
@@ -568,14 +568,14 @@ def show_timeline(asked: Asked) -> Shown:
     return _part(asked, "Past and to come", "timeline.html", timeline=found)
 
 
-def show_sides(asked: Asked) -> Shown:
+def show_sides(asked: PageRequest) -> Rendered:
     """Show what was triggered beside what was useful."""
     show = read_show(asked.query.show)
     found = look_at_sides(_attention(asked), show)
     return _part(asked, "Triggered and useful, side by side", "sides.html", sides=found)
 
 
-def show_lateness(asked: Asked) -> Shown:
+def show_lateness(asked: PageRequest) -> Rendered:
     """Show how late runs begin, and are useful."""
     of: str | None = asked.query.of
     found = asked.kept.get(
@@ -587,7 +587,7 @@ def show_lateness(asked: Asked) -> Shown:
     return _aged(shown, LATENESS_SECONDS)
 
 
-def show_load(asked: Asked) -> Shown:
+def show_load(asked: PageRequest) -> Rendered:
     """Show how much is promised for the coming week."""
     mine = asked.clocks.mine
     found = asked.kept.get(("load", mine), LOAD_SECONDS, lambda: _load(asked))
@@ -595,16 +595,16 @@ def show_load(asked: Asked) -> Shown:
 
 
 def _part(
-    asked: Asked,
+    asked: PageRequest,
     heading: str,
     template: str,
-    **found: Timeline | Sides | LatenessPart | PlannedLoad,
-) -> Shown:
+    **found: Timeline | HealthColumns | LatenessPart | PlannedLoad,
+) -> Rendered:
     model = PartModel(heading=heading, template=template, query=asked.query, **found)  # type: ignore[arg-type]
-    return Shown(template="overview_part.html", part=template, model=model, title=heading)
+    return Rendered(template="overview_part.html", part=template, model=model, title=heading)
 
 
-def _aged(shown: Shown, seconds: int) -> Shown:
+def _aged(shown: Rendered, seconds: int) -> Rendered:
     assert isinstance(shown.model, PartModel), "it is a part"
     return replace(shown, model=replace(shown.model, seconds=seconds))
 
@@ -616,13 +616,13 @@ def _read_span(query: OverviewQuery) -> SpanName:
     raise UsageError("span", query.span, "is no span of the timeline", f"use {', '.join(SPANS)}")
 
 
-def _attention(asked: Asked) -> Attention:
+def _attention(asked: PageRequest) -> Attention:
     key = ("attention", asked.pulse)
     look = partial(look_for_attention, asked.app, asked.now)
     return asked.kept.get(key, ATTENTION_SECONDS, look)
 
 
-def _load(asked: Asked) -> PlannedLoad:
+def _load(asked: PageRequest) -> PlannedLoad:
     page = asked.app.schedules.page(limit=LOADED_MAX, status="active")
     return plan_load(page.items, asked.now, asked.clocks, is_cut=page.after is not None)
 

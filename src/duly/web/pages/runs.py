@@ -13,18 +13,18 @@ import msgspec
 from duly import Conflict, UsageError
 from duly.api.views import CONFIRMED_ABOVE
 from duly.web.charts import Chain, make_chain
-from duly.web.formatting import ORIGINS, RUN_STATES, Term, met_terms
+from duly.web.formatting import ORIGINS, RUN_STATES, StateLabel, met_terms
 from duly.web.pages.overview import NOTICED, Noticed, find_noticed
 from duly.web.rendering import command_text, place_of
-from duly.web.requests import Asked, Moved, Page, Said, Shown, Undo
+from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered, Undo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from duly import App, Run
-    from duly.api.views import Attempt, Check, Effect, Line, RunExplanation, Scope, Step
-    from duly.web.requests import Visitor
+    from duly.api.views import Attempt, Check, Effect, ItemScope, Line, RunExplanation, Step
+    from duly.web.requests import ConsoleUser
 
 
 OPEN = frozenset({"blocked", "queued", "running", "retrying"})
@@ -118,7 +118,7 @@ VERIFY = Action(
 )
 
 
-def actions_for(run: Run, visitor: Visitor, *, has_check: bool) -> tuple[Action, ...]:
+def actions_for(run: Run, visitor: ConsoleUser, *, has_check: bool) -> tuple[Action, ...]:
     """Return what is offered about a run: by its state, and to whoever may."""
     if not visitor.may("edit"):
         return ()
@@ -143,14 +143,14 @@ def actions_for(run: Run, visitor: Visitor, *, has_check: bool) -> tuple[Action,
     return tuple(found)
 
 
-def cancel_run(asked: Asked) -> Moved:
+def cancel_run(asked: PageRequest) -> Redirect:
     """Stop it."""
     run = asked.app.runs.cancel(asked.path["run"], reason=asked.form.reason)
     word = "is cancelled" if run.state == "cancelled" else "is asked to stop"
     return _done(run, f"{run.label} {word}")
 
 
-def retry_run(asked: Asked) -> Moved:
+def retry_run(asked: PageRequest) -> Redirect:
     """Queue the same run again."""
     run = asked.app.runs.get(asked.path["run"])
     (done,) = asked.app.runs.retry([run.id], reason=asked.form.reason)
@@ -158,7 +158,7 @@ def retry_run(asked: Asked) -> Moved:
     return _done(run, f"{run.label} is queued again, the same run")
 
 
-def discard_run(asked: Asked) -> Moved:
+def discard_run(asked: PageRequest) -> Redirect:
     """Close a dead run for good."""
     run = asked.app.runs.get(asked.path["run"])
     (done,) = asked.app.runs.discard([run.id], reason=asked.form.reason)
@@ -166,31 +166,31 @@ def discard_run(asked: Asked) -> Moved:
     return _done(run, f"{run.label} is discarded")
 
 
-def rerun_run(asked: Asked) -> Moved:
+def rerun_run(asked: PageRequest) -> Redirect:
     """Make another run that does the same once more."""
     return _repeat(asked, is_repair=False)
 
 
-def repair_run(asked: Asked) -> Moved:
+def repair_run(asked: PageRequest) -> Redirect:
     """Make another run that does what is missing."""
     return _repeat(asked, is_repair=True)
 
 
-def skip_run(asked: Asked) -> Moved:
+def skip_run(asked: PageRequest) -> Redirect:
     """Leave a run that is in doubt as it is."""
     seen = asked.app.runs.get(asked.path["run"])
     run = asked.app.inbox.skip(seen.id, reason=_reason(asked.form))
     return _done(run, f"{run.label} is left as it is")
 
 
-def verify_run(asked: Asked) -> Moved:
+def verify_run(asked: PageRequest) -> Redirect:
     """Have its result looked at by its task's own check."""
     run = asked.app.runs.get(asked.path["run"])
     made = asked.app.inbox.verify(run.id)
     return _done(run, f"the check of {run.label} is queued: {made.label}")
 
 
-def edit_run(asked: Asked) -> Moved:
+def edit_run(asked: PageRequest) -> Redirect:
     """Give a dead run other arguments."""
     form: RunOrder = asked.form
     run = asked.app.runs.get(asked.path["run"])
@@ -205,7 +205,7 @@ def edit_run(asked: Asked) -> Moved:
     return _done(run, f"{run.label} has other arguments", undo)
 
 
-def _repeat(asked: Asked, *, is_repair: bool) -> Moved:
+def _repeat(asked: PageRequest, *, is_repair: bool) -> Redirect:
     form: RunOrder = asked.form
     seen = asked.app.runs.get(asked.path["run"])
     made = asked.app.inbox.rerun(
@@ -215,8 +215,8 @@ def _repeat(asked: Asked, *, is_repair: bool) -> Moved:
     return _done(made, f"{made.label} was made: {kind}, another run than the first")
 
 
-def _done(run: Run, text: str, undo: Undo | None = None) -> Moved:
-    return Moved(to=f"/runs/{run.id}", said=Said(text=text, undo=undo))
+def _done(run: Run, text: str, undo: Undo | None = None) -> Redirect:
+    return Redirect(to=f"/runs/{run.id}", said=Flash(text=text, undo=undo))
 
 
 def _require_done(is_done: bool, run: Run, verb: str, remedy: str) -> None:  # noqa: FBT001 - what was answered
@@ -242,7 +242,7 @@ def _read_arguments(text: str | None) -> dict[str, Any]:
     return found
 
 
-def _order(verb: str, handler: Callable[[Asked], Moved]) -> Page:
+def _order(verb: str, handler: Callable[[PageRequest], Redirect]) -> Page:
     return Page(
         method="POST",
         path=f"/runs/{{run}}/{verb}",
@@ -351,20 +351,20 @@ class RunsModel:
         return bool(self.query.said or self.query.only or self.query.cursor)
 
 
-def show_runs(asked: Asked) -> Shown:
+def show_runs(asked: PageRequest) -> Rendered:
     """Show runs, newest first."""
     query: RunsQuery = asked.query
     model = _noticed(asked, query) if query.only else _listed(asked, query)
-    return Shown(template="runs.html", model=model, title="Runs")
+    return Rendered(template="runs.html", model=model, title="Runs")
 
 
-def _listed(asked: Asked, query: RunsQuery) -> RunsModel:
+def _listed(asked: PageRequest, query: RunsQuery) -> RunsModel:
     page = asked.app.runs.page(limit=PAGE_SIZE, cursor=query.cursor, **query.filters())
     rows = run_rows(page.items, asked.now)
     return RunsModel(query=query, rows=rows, next_cursor=page.next_cursor)
 
 
-def _noticed(asked: Asked, query: RunsQuery) -> RunsModel:
+def _noticed(asked: PageRequest, query: RunsQuery) -> RunsModel:
     what = _read_noticed(query.only)
     if query.said:
         remedy = "take the other filters away, or this one"
@@ -439,7 +439,7 @@ PAGES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verb:
+class BulkAction:
     """What can be ordered about many runs."""
 
     word: str
@@ -464,8 +464,8 @@ def _cancel(app: App, *args: Any, **terms: Any) -> list[Any]:  # noqa: ANN401 - 
     return app.selections.cancel(*args, **terms)
 
 
-VERBS: dict[str, Verb] = {
-    "retry": Verb(
+VERBS: dict[str, BulkAction] = {
+    "retry": BulkAction(
         word="Retry",
         done="retried",
         fits=frozenset({"dead", "retrying"}),
@@ -474,7 +474,7 @@ VERBS: dict[str, Verb] = {
         tone="",
         carry=_retry,
     ),
-    "cancel": Verb(
+    "cancel": BulkAction(
         word="Cancel",
         done="cancelled",
         fits=frozenset({"blocked", "queued", "running", "retrying"}),
@@ -483,7 +483,7 @@ VERBS: dict[str, Verb] = {
         tone="danger",
         carry=_cancel,
     ),
-    "discard": Verb(
+    "discard": BulkAction(
         word="Discard",
         done="discarded",
         fits=frozenset({"dead"}),
@@ -522,7 +522,7 @@ class ChosenModel:
 
     id: str
     verb: str
-    what: Verb
+    what: BulkAction
     count: int
     as_of: datetime
     expires_at: datetime
@@ -534,7 +534,7 @@ class ChosenModel:
     must_type: bool
 
 
-def choose_runs(asked: Asked) -> Moved:
+def choose_runs(asked: PageRequest) -> Redirect:
     """Keep which runs were seen; nothing is done to them yet."""
     form: Choice = asked.form
     _verb(form.verb)
@@ -544,10 +544,10 @@ def choose_runs(asked: Asked) -> Moved:
         chosen = asked.app.selections.freeze(ids=form.run)
     else:
         raise UsageError("run", None, "names no run", "tick the boxes of those that you mean")
-    return Moved(to=f"/runs/chosen/{chosen.id}?verb={form.verb}")
+    return Redirect(to=f"/runs/chosen/{chosen.id}?verb={form.verb}")
 
 
-def show_chosen(asked: Asked) -> Shown:
+def show_chosen(asked: PageRequest) -> Rendered:
     """Show what an order would touch."""
     verb = _verb(asked.query.verb)
     found = asked.app.selections.get(asked.path["selection"])
@@ -565,10 +565,12 @@ def show_chosen(asked: Asked) -> Shown:
         fitting=sum(row.state in verb.fits for row in rows),
         must_type=len(found) > CONFIRMED_ABOVE,
     )
-    return Shown(template="chosen_runs.html", model=model, title=f"{verb.word} {len(found):,} runs")
+    return Rendered(
+        template="chosen_runs.html", model=model, title=f"{verb.word} {len(found):,} runs"
+    )
 
 
-def order_chosen(asked: Asked) -> Moved:
+def order_chosen(asked: PageRequest) -> Redirect:
     """Carry it out on these runs and no others."""
     form: ChosenOrder = asked.form
     selection = asked.app.selections.get(asked.path["selection"]).id
@@ -576,16 +578,16 @@ def order_chosen(asked: Asked) -> Moved:
     if form.reason is None:
         raise UsageError("reason", None, "is missing", "say why: everybody will see it")
     done = verb.carry(asked.app, selection, reason=form.reason, confirm=form.confirm)
-    return Moved(to="/runs", said=Said(text=_summary(verb, done)))
+    return Redirect(to="/runs", said=Flash(text=_summary(verb, done)))
 
 
-def _verb(name: str) -> Verb:
+def _verb(name: str) -> BulkAction:
     if name not in VERBS:
         raise UsageError("verb", name, "is not what can be ordered", f"use {', '.join(VERBS)}")
     return VERBS[name]
 
 
-def _summary(verb: Verb, done: list[Any]) -> str:
+def _summary(verb: BulkAction, done: list[Any]) -> str:
     good = sum(one.is_done for one in done)
     said = f"{good:,} of {len(done):,} runs {'was' if good == 1 else 'were'} {verb.done}"
     left = Counter(one.state or "gone" for one in done if not one.is_done)
@@ -635,7 +637,7 @@ MISSING_SHOWN_MAX = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class HeldLimit:
     """An attempt that goes on: whether its worker lives, and whether it advances, apart."""
 
     worker: str
@@ -679,12 +681,12 @@ class RunModel:
     """How long after its due its first attempt was started, or how long it waits by now."""
     chain: Chain
     settled: Settled | None
-    holding: Holding | None
+    holding: HeldLimit | None
     attempts: tuple[Attempt, ...]
     line: tuple[RunRow, ...]
     """The run that was first, and those that repeat it, oldest first."""
     effects: tuple[Effect, ...]
-    scope: Scope
+    scope: ItemScope
     missing_more: int
     checks: tuple[Check, ...]
     """Newest first."""
@@ -693,13 +695,13 @@ class RunModel:
     lines: tuple[Line, ...]
     lines_before: int
     why: RunExplanation
-    terms: tuple[Term, ...]
+    terms: tuple[StateLabel, ...]
     actions: tuple[Action, ...]
     json: dict[str, Any]
     command: str
 
 
-def show_run(asked: Asked) -> Shown:
+def show_run(asked: PageRequest) -> Rendered:
     """Show a run with its attempts."""
     app = asked.app
     run = app.runs.get(asked.path["run"])
@@ -738,7 +740,7 @@ def show_run(asked: Asked) -> Shown:
         json=_whole(run, attempts, checks),
         command=command_text(app.tenant, "run", "show", str(run.id)),
     )
-    return Shown(template="run.html", model=model, title=run.label)
+    return Rendered(template="run.html", model=model, title=run.label)
 
 
 def _whole(run: Run, attempts: list[Attempt], checks: tuple[Check, ...]) -> dict[str, Any]:
@@ -779,7 +781,7 @@ def _lines(app: App, run: Run) -> list[Line]:
     return found
 
 
-def _holding(run: Run, last: Attempt | None) -> Holding | None:
+def _holding(run: Run, last: Attempt | None) -> HeldLimit | None:
     """Show who holds it: a heart that beats says nothing about progress (R2)."""
     if last is None or last.ended_at is not None or run.state != "running":
         return None
@@ -788,7 +790,7 @@ def _holding(run: Run, last: Attempt | None) -> Holding | None:
     share = None
     if progress is not None and total:
         share = round(min(progress.done / total, 1.0) * 100, 1)
-    return Holding(
+    return HeldLimit(
         worker=last.worker_name,
         fence=last.fence,
         state=last.state,

@@ -25,10 +25,10 @@ from duly import (
 )
 from duly.api.views import PRESETS, restorable_for, zone_of
 from duly.web.charts import RUNS_LOOKED_AT, Calendar, run_calendar
-from duly.web.formatting import Clocks, read_coming, read_local, span
+from duly.web.formatting import TimeFormatter, read_coming, read_local, span
 from duly.web.pages.schedules import ScheduleRow, schedule_rows
 from duly.web.rendering import command_text, local_path
-from duly.web.requests import Asked, Moved, Page, Said, Shown, Undo
+from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered, Undo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,7 +157,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledgered:
+class LedgerPage:
     """Whose ledger it is, and its newest runs, which are known already."""
 
     app: App
@@ -165,7 +165,7 @@ class Ledgered:
     newest: Sequence[Run]
 
 
-def read_ledger(of: Ledgered, now: datetime, until: datetime | None) -> Ledger:
+def read_ledger(of: LedgerPage, now: datetime, until: datetime | None) -> Ledger:
     """Return a window of occurrences that ends at `until`, or a few after now."""
     app, schedule = of.app, of.schedule
     end = until or _steps(schedule, now, ROWS_AHEAD)
@@ -180,7 +180,7 @@ def read_ledger(of: Ledgered, now: datetime, until: datetime | None) -> Ledger:
     return Ledger(rows=rows, start=start, end=end, has_earlier=has_earlier)
 
 
-def _held(rows: tuple[LedgerRow, ...], of: Ledgered) -> tuple[LedgerRow, ...]:
+def _held(rows: tuple[LedgerRow, ...], of: LedgerPage) -> tuple[LedgerRow, ...]:
     """Say of what falls into a pause that it is held: it does not run by itself (S3)."""
     owed = [one.last_for for one in of.app.schedules.owed(of.schedule.id)]
     end = of.schedule.resume_at
@@ -222,7 +222,7 @@ def _occurrences(
     return [], start
 
 
-def _runs(of: Ledgered, start: datetime, end: datetime) -> dict[UUID, Run]:
+def _runs(of: LedgerPage, start: datetime, end: datetime) -> dict[UUID, Run]:
     if of.newest and min(one.scheduled_for for one in of.newest) < start:
         found = [one for one in of.newest if start <= one.scheduled_for <= end]
     else:
@@ -314,7 +314,7 @@ class ScheduleOrder(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskModel:
+class ConfirmPage:
     """What is asked before an order, where no dialog has asked it."""
 
     verb: str
@@ -328,12 +328,12 @@ class AskModel:
     back: str
 
 
-def _ask(asked: Asked, verb: str) -> Shown:
+def _ask(asked: PageRequest, verb: str) -> Rendered:
     """Ask for the reason first: without a script there is no dialog."""
     schedule = asked.app.schedules.get(asked.path["schedule"])
     open_ = asked.app.runs.list(schedule=schedule.id, state=OPEN_STATES, limit=STOPPED_MAX)
     kept = restorable_for(asked.app)
-    model = AskModel(
+    model = ConfirmPage(
         verb=verb,
         id=str(schedule.id),
         name=schedule.name,
@@ -344,10 +344,10 @@ def _ask(asked: Asked, verb: str) -> Shown:
         restorable_until=None if kept is None else asked.now + kept,
         back=local_path(asked.form.back) or "/schedules",
     )
-    return Shown(template="schedule_ask.html", model=model, title=f"{verb} {schedule.name}")
+    return Rendered(template="schedule_ask.html", model=model, title=f"{verb} {schedule.name}")
 
 
-def pause_schedule(asked: Asked) -> Shown | Moved:
+def pause_schedule(asked: PageRequest) -> Rendered | Redirect:
     """Pause: new runs stop, and what runs keeps running unless told."""
     form: ScheduleOrder = asked.form
     if form.reason is None:
@@ -367,10 +367,10 @@ def pause_schedule(asked: Asked) -> Shown | Moved:
     if form.active == "stop":
         text += f"; {_stop_open(asked, paused, form.reason)} open runs are asked to stop"
     undo = _undo("Resume", paused, "resume", form.back)
-    return Moved(to=form.back, said=Said(text=text, undo=undo))
+    return Redirect(to=form.back, said=Flash(text=text, undo=undo))
 
 
-def _until_text(asked: Asked, paused: Schedule) -> str:
+def _until_text(asked: PageRequest, paused: Schedule) -> str:
     """Say until when, on the clock that the viewer has chosen."""
     if paused.resume_at is None:
         return ""
@@ -378,7 +378,7 @@ def _until_text(asked: Asked, paused: Schedule) -> str:
     return f" until {end.day} {end.clock.removesuffix(':00')} {end.zone}"
 
 
-def _stop_open(asked: Asked, schedule: Schedule, reason: str | None) -> int:
+def _stop_open(asked: PageRequest, schedule: Schedule, reason: str | None) -> int:
     """Cancel the runs that are open now; those that end by themselves meanwhile have ended."""
     stopped = 0
     open_ = asked.app.runs.list(schedule=schedule.id, state=OPEN_STATES, limit=STOPPED_MAX)
@@ -391,34 +391,34 @@ def _stop_open(asked: Asked, schedule: Schedule, reason: str | None) -> int:
     return stopped
 
 
-def resume_schedule(asked: Asked) -> Moved:
+def resume_schedule(asked: PageRequest) -> Redirect:
     """Go on: from now, or with what was missed, as was chosen."""
     form: ScheduleOrder = asked.form
     resumed = asked.app.schedules.resume(
         asked.path["schedule"], missed=form.missed, reason=form.reason, version=form.version
     )
     undo = _undo("Pause again", resumed, "pause", form.back)
-    return Moved(to=form.back, said=Said(text=f"{resumed.name} goes on", undo=undo))
+    return Redirect(to=form.back, said=Flash(text=f"{resumed.name} goes on", undo=undo))
 
 
-def trigger_schedule(asked: Asked) -> Moved:
+def trigger_schedule(asked: PageRequest) -> Redirect:
     """Run it now, besides its timetable."""
     form: ScheduleOrder = asked.form
     made = asked.app.schedules.trigger(asked.path["schedule"], reason=form.reason)
-    return Moved(to=f"/runs/{made.id}", said=Said(text=f"{made.label} was made"))
+    return Redirect(to=f"/runs/{made.id}", said=Flash(text=f"{made.label} was made"))
 
 
-def skip_schedule(asked: Asked) -> Moved:
+def skip_schedule(asked: PageRequest) -> Redirect:
     """Skip the one pending occurrence, on record."""
     form: ScheduleOrder = asked.form
     skipped = asked.app.schedules.skip_next(
         asked.path["schedule"], reason=form.reason, version=form.version
     )
     text = f"The next occurrence of {skipped.name} is skipped, on record"
-    return Moved(to=form.back, said=Said(text=text))
+    return Redirect(to=form.back, said=Flash(text=text))
 
 
-def delete_schedule(asked: Asked) -> Shown | Moved:
+def delete_schedule(asked: PageRequest) -> Rendered | Redirect:
     """Stop it at once; it can be restored for a while."""
     form: ScheduleOrder = asked.form
     if form.reason is None:
@@ -427,20 +427,20 @@ def delete_schedule(asked: Asked) -> Shown | Moved:
         asked.path["schedule"], reason=form.reason, version=form.version
     )
     undo = _undo("Restore", deleted, "restore", form.back)
-    return Moved(to=form.back, said=Said(text=f"{deleted.name} is deleted", undo=undo))
+    return Redirect(to=form.back, said=Flash(text=f"{deleted.name} is deleted", undo=undo))
 
 
-def restore_schedule(asked: Asked) -> Moved:
+def restore_schedule(asked: PageRequest) -> Redirect:
     """Bring back a deleted one."""
     form: ScheduleOrder = asked.form
     restored = asked.app.schedules.restore(
         asked.path["schedule"], reason=form.reason, version=form.version
     )
     undo = _undo("Delete again", restored, "delete", form.back)
-    return Moved(to=form.back, said=Said(text=f"{restored.name} is back", undo=undo))
+    return Redirect(to=form.back, said=Flash(text=f"{restored.name} is back", undo=undo))
 
 
-def revert_schedule(asked: Asked) -> Moved:
+def revert_schedule(asked: PageRequest) -> Redirect:
     """Bring back what a schedule said before a change, as a new change on record (19)."""
     form: ScheduleOrder = asked.form
     schedule = asked.app.schedules.get(asked.path["schedule"])
@@ -463,14 +463,14 @@ def revert_schedule(asked: Asked) -> Moved:
     )
     path = f"/schedules/{reverted.id}"
     if reverted.version == schedule.version:
-        return Moved(to=path, said=Said(text="Nothing was changed: it is so already"))
+        return Redirect(to=path, said=Flash(text="Nothing was changed: it is so already"))
     entry = asked.app.schedules.history(reverted.id, limit=1)[0]
     undo = _undo("Undo", reverted, "revert", path, entry=str(entry.number))
     text = f"{reverted.name} is as it was before change {form.entry}"
-    return Moved(to=path, said=Said(text=text, undo=undo))
+    return Redirect(to=path, said=Flash(text=text, undo=undo))
 
 
-def _before(asked: Asked, schedule: Schedule, entry: int | None) -> dict[str, Any]:
+def _before(asked: PageRequest, schedule: Schedule, entry: int | None) -> dict[str, Any]:
     history = asked.app.schedules.history(schedule.id, limit=HISTORY_LOOKED_AT)
     found = next((one for one in history if one.number == entry), None)
     if found is None or found.before is None or "definition" not in found.before:
@@ -553,7 +553,7 @@ class ScheduleModel:
     query: ScheduleQuery
 
 
-def show_schedule(asked: Asked) -> Shown:
+def show_schedule(asked: PageRequest) -> Rendered:
     """Show one schedule."""
     app, query = asked.app, asked.query
     schedule = app.schedules.get(asked.path["schedule"])
@@ -570,7 +570,7 @@ def show_schedule(asked: Asked) -> Shown:
         fires=schedule.fires,
         open_runs=sum(one.state in OPEN_STATES for one in runs),
         looked_at=len(runs) if len(runs) >= RUNS_LOOKED_AT else None,
-        ledger=read_ledger(Ledgered(app, schedule, runs), asked.now, until),
+        ledger=read_ledger(LedgerPage(app, schedule, runs), asked.now, until),
         calendar=run_calendar(runs, zone or asked.clocks.mine or "UTC", asked.now),
         policies=effective_policies(schedule),
         history=tuple(map(history_entry, app.schedules.history(schedule.id, limit=HISTORY_SHOWN))),
@@ -586,10 +586,10 @@ def show_schedule(asked: Asked) -> Shown:
         command=command_text(asked.app.tenant, "schedule", "show", schedule.name),
         query=query,
     )
-    return Shown(template="schedule.html", model=model, title=schedule.name)
+    return Rendered(template="schedule.html", model=model, title=schedule.name)
 
 
-def _until(asked: Asked, text: str) -> datetime:
+def _until(asked: PageRequest, text: str) -> datetime:
     found = read_local("until", text, asked.clocks.mine)
     if isinstance(found, str):
         try:
@@ -670,8 +670,8 @@ def explain_next(schedule: Schedule, now: datetime) -> tuple[str, ...]:
 
 
 def _told(at: datetime, now: datetime, zone: str | None) -> str:
-    shown = Clocks("schedule").moment(at, now, zone or "UTC")
-    utc = Clocks("utc").moment(at, now)
+    shown = TimeFormatter("schedule").moment(at, now, zone or "UTC")
+    utc = TimeFormatter("utc").moment(at, now)
     beside = "" if shown.zone == "UTC" else f" ({utc.clock} UTC)"
     return f"{shown.day} {shown.clock} {shown.zone}{beside}"
 

@@ -15,17 +15,17 @@ import msgspec
 
 from duly import Conflict, DulyError, NotFound, UsageError
 from duly.api.views import zone_of
-from duly.web.charts import RUNS, Spark, Strip, lateness_spark, run_strip
+from duly.web.charts import RUNS, DurationBars, LatenessLine, lateness_spark, run_strip
 from duly.web.formatting import read_coming
 from duly.web.requests import (
     CHOSEN_MAX,
     TYPED_FROM,
-    Asked,
     Chosen,
-    Moved,
+    Flash,
     Page,
-    Said,
-    Shown,
+    PageRequest,
+    Redirect,
+    Rendered,
     Undo,
     read_chosen,
     read_place,
@@ -85,7 +85,7 @@ class ChosenModel:
     needs_typing: bool
 
 
-def freeze_chosen(asked: Asked) -> Shown | Moved:
+def freeze_chosen(asked: PageRequest) -> Rendered | Redirect:
     """Freeze the set, and show it with what would become of it."""
     form: ChosenForm = asked.form
     if form.verb not in WORDS:
@@ -95,7 +95,7 @@ def freeze_chosen(asked: Asked) -> Shown | Moved:
     meant = [one for one in found if one.status == wanted]
     if not meant:
         text = f"Nothing was chosen that could be {WORDS[form.verb][1]}"
-        return Moved(to="/schedules", said=Said(text=text))
+        return Redirect(to="/schedules", said=Flash(text=text))
     model = ChosenModel(
         verb="pause" if form.verb == "pause" else "resume",
         title=f"{WORDS[form.verb][0]} {len(meant):,} {_noun(len(meant))}",
@@ -107,10 +107,10 @@ def freeze_chosen(asked: Asked) -> Shown | Moved:
         left_out=len(found) - len(meant),
         needs_typing=len(meant) > TYPED_FROM,
     )
-    return Shown(template="schedules_chosen.html", model=model, title=model.title)
+    return Rendered(template="schedules_chosen.html", model=model, title=model.title)
 
 
-def pause_chosen(asked: Asked) -> Moved:
+def pause_chosen(asked: PageRequest) -> Redirect:
     """Pause each of the set that still is as it was seen."""
     form: BulkForm = asked.form
     if not form.reason:
@@ -126,7 +126,7 @@ def pause_chosen(asked: Asked) -> Moved:
     return _carried_out("pause", asked, pause)
 
 
-def resume_chosen(asked: Asked) -> Moved:
+def resume_chosen(asked: PageRequest) -> Redirect:
     """Resume each of the set that still is as it was seen."""
     form: BulkForm = asked.form
 
@@ -138,7 +138,7 @@ def resume_chosen(asked: Asked) -> Moved:
     return _carried_out("resume", asked, resume)
 
 
-def _carried_out(verb: str, asked: Asked, order: Callable[[Chosen], Schedule]) -> Moved:
+def _carried_out(verb: str, asked: PageRequest, order: Callable[[Chosen], Schedule]) -> Redirect:
     form: BulkForm = asked.form
     chosen = read_chosen(form.chosen)
     if not chosen:
@@ -162,7 +162,7 @@ def _carried_out(verb: str, asked: Asked, order: Callable[[Chosen], Schedule]) -
     if left:
         listed = ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
         text += f"; {len(left)} had changed meanwhile and were left alone: {listed}"
-    return Moved(to="/schedules", said=Said(text=text, undo=_undo(verb, done)))
+    return Redirect(to="/schedules", said=Flash(text=text, undo=_undo(verb, done)))
 
 
 def _undo(verb: str, done: list[tuple[UUID, int]]) -> Undo | None:
@@ -174,7 +174,7 @@ def _undo(verb: str, done: list[tuple[UUID, int]]) -> Undo | None:
     return Undo(label="Undo", path=f"/schedules/chosen/{other}", fields=fields)
 
 
-def _seen(asked: Asked, chosen: list[Chosen]) -> list[Schedule]:
+def _seen(asked: PageRequest, chosen: list[Chosen]) -> list[Schedule]:
     found = []
     for one in chosen:
         try:
@@ -186,7 +186,7 @@ def _seen(asked: Asked, chosen: list[Chosen]) -> list[Schedule]:
     return found
 
 
-def _all_fitting(asked: Asked, form: ChosenForm) -> list[Schedule]:
+def _all_fitting(asked: PageRequest, form: ChosenForm) -> list[Schedule]:
     page = asked.app.schedules.page(
         status=form.status,
         task=form.task,
@@ -289,8 +289,8 @@ class ScheduleRow:
     owner: str | None
     upcoming: tuple[datetime, ...]
     last: LastResult | None
-    strip: Strip | None
-    spark: Spark | None
+    strip: DurationBars | None
+    spark: LatenessLine | None
     overlap: str
     overlaps: int
     misfire: str
@@ -320,7 +320,7 @@ class SchedulesModel:
         return any((query.status, query.task, query.owner, query.search, query.cursor))
 
 
-def show_schedules(asked: Asked) -> Shown:
+def show_schedules(asked: PageRequest) -> Rendered:
     """Show schedules in order of name."""
     query: SchedulesQuery = asked.query
     page = asked.app.schedules.page(
@@ -335,10 +335,10 @@ def show_schedules(asked: Asked) -> Shown:
         shown.insert(0, made)
     rows = schedule_rows(asked, shown, made)
     model = SchedulesModel(query=query, rows=rows, next_cursor=write_place(page.after))
-    return Shown(template="schedules.html", model=model, title="Schedules")
+    return Rendered(template="schedules.html", model=model, title="Schedules")
 
 
-def _made(asked: Asked, made: str | None) -> Schedule | None:
+def _made(asked: PageRequest, made: str | None) -> Schedule | None:
     if made is None:
         return None
     try:
@@ -349,7 +349,7 @@ def _made(asked: Asked, made: str | None) -> Schedule | None:
 
 
 def schedule_rows(
-    asked: Asked, schedules: Sequence[Schedule], made: Schedule | None = None
+    asked: PageRequest, schedules: Sequence[Schedule], made: Schedule | None = None
 ) -> tuple[ScheduleRow, ...]:
     """Show schedules, each with its last few runs, by a few questions about all of them."""
     runs = asked.app.runs.newest([one.id for one in schedules], limit=RUNS)
@@ -359,7 +359,7 @@ def schedule_rows(
 
 
 def _row(
-    asked: Asked, schedule: Schedule, runs: list[Run], skipped: LastResult | None
+    asked: PageRequest, schedule: Schedule, runs: list[Run], skipped: LastResult | None
 ) -> ScheduleRow:
     times = schedule.run_times
     return ScheduleRow(
@@ -394,7 +394,7 @@ def last_result(runs: list[Run]) -> LastResult | None:
     return LastResult(run=str(run.id), state=run.state, reason=run.reason, at=at)
 
 
-def _skipped(asked: Asked, schedules: Sequence[Schedule]) -> dict[UUID, LastResult]:
+def _skipped(asked: PageRequest, schedules: Sequence[Schedule]) -> dict[UUID, LastResult]:
     """Return whose last occurrence was skipped, and why; looked for where it was not run."""
     last = {one.id: due for one in schedules if (due := _unrun(one, asked.now)) is not None}
     spans = {one: (due, due + SECOND) for one, due in last.items()}

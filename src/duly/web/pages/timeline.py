@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from duly import App, Run, Schedule
     from duly.api.views import Occurrence
-    from duly.web.formatting import Clocks
+    from duly.web.formatting import TimeFormatter
     from duly.web.pages.overview import Attention
 
 
@@ -61,7 +61,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Herd:
+class LoadPeak:
     """The instant at which most fall due together."""
 
     at: datetime
@@ -86,7 +86,7 @@ class PlannedLoad:
     most: Cell | None
     levels: tuple[tuple[int, str], ...]
     """Each level that is drawn, and how many runs in an hour it stands for."""
-    herd: Herd | None
+    herd: LoadPeak | None
     zone: str
     counted: int
     """How many schedules were counted."""
@@ -181,7 +181,7 @@ class _Count:
 
 
 def plan_load(
-    schedules: Iterable[Schedule], now: datetime, clocks: Clocks, *, is_cut: bool
+    schedules: Iterable[Schedule], now: datetime, clocks: TimeFormatter, *, is_cut: bool
 ) -> PlannedLoad:
     """Count what is promised from the current day on, in the visitor's zone."""
     start = _midnight(now, clocks)
@@ -237,7 +237,7 @@ def _interval(schedule: Schedule, start: datetime) -> timedelta:
     return timedelta.max if first is None or second is None else second - first
 
 
-def _midnight(now: datetime, clocks: Clocks) -> datetime:
+def _midnight(now: datetime, clocks: TimeFormatter) -> datetime:
     """Return when the visitor's day began, also where clocks have changed since."""
     clock = clocks.mine_at(now)
     wall = clock.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -245,7 +245,7 @@ def _midnight(now: datetime, clocks: Clocks) -> datetime:
     return begin - (clocks.mine_at(begin) - wall)
 
 
-def _places(count: _Count, clocks: Clocks) -> dict[tuple[int, int], list[int]]:
+def _places(count: _Count, clocks: TimeFormatter) -> dict[tuple[int, int], list[int]]:
     """Return which hours that pass are in each day and hour of the visitor's clock.
 
     An hour that clocks jump over has none, and one that they repeat has two.
@@ -274,7 +274,7 @@ def _cell(count: _Count, at: tuple[int, int], places: list[int], scale: Scale) -
     )
 
 
-def _herd(count: _Count, now: datetime, clocks: Clocks) -> Herd | None:
+def _herd(count: _Count, now: datetime, clocks: TimeFormatter) -> LoadPeak | None:
     coming = [(at, names) for at, names in count.instants.items() if at >= now]
     at, names = max(coming, key=lambda one: (len(one[1]), -one[0].timestamp()), default=(now, []))
     if len(names) < HERD_FROM:
@@ -284,7 +284,7 @@ def _herd(count: _Count, now: datetime, clocks: Clocks) -> Herd | None:
     taken = {clocks.mine_at(one).minute for one in count.instants if begin <= one < begin + HOUR}
     quiet = [minute for minute in (7, 23, 37, 52, 13, 41) if minute not in taken]
     shown = sorted(names)[:NAMES_SHOWN_MAX]
-    return Herd(
+    return LoadPeak(
         at=at,
         count=len(names),
         names=tuple(shown),
@@ -399,7 +399,7 @@ class Axis:
         return round(min(max(part, 0.0), 1.0) * 100, 2)
 
 
-def draw_timeline(app: App, found: Attention, axis: Axis, clocks: Clocks) -> Timeline:
+def draw_timeline(app: App, found: Attention, axis: Axis, clocks: TimeFormatter) -> Timeline:
     """Draw the lanes of those that need somebody, and of the busiest."""
     drawn = found.schedules[:LANES_MAX]
     runs = app.runs.newest([one.id for one in drawn], limit=RUNS_MAX)
@@ -513,7 +513,7 @@ def _is_late(run: Run) -> bool:
     return run.attempt == 1 and begun is not None and begun - run.due_at > LATE
 
 
-def _ticks(axis: Axis, clocks: Clocks) -> Iterable[Tick]:
+def _ticks(axis: Axis, clocks: TimeFormatter) -> Iterable[Tick]:
     """Return whole hours of the visitor's clock, some eight of them."""
     length = axis.end - axis.start
     steps = (timedelta(minutes=30), timedelta(hours=2), timedelta(hours=6))

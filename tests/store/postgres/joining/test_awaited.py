@@ -11,7 +11,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from duly import Conflict, StoreUnavailable, UsageError, every
-from duly.store.caller_transactions import Awaiting
+from duly.store.caller_transactions import AwaitedConnection
 from duly.store.postgres import joining
 
 WAITS_FOR_A_LOCK = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
@@ -244,11 +244,11 @@ def test_a_loop_that_nobody_runs_is_not_waited_for():
 
     loop = asyncio.new_event_loop()
     with pytest.raises(StoreUnavailable, match="the event loop of the connection has stopped"):
-        Awaiting(None, loop).run(statement)
+        AwaitedConnection(None, loop).run(statement)
     loop.run_until_complete(statement())
     loop.close()
     with pytest.raises(StoreUnavailable, match="the event loop of the connection has stopped"):
-        Awaiting(None, loop).run(statement)
+        AwaitedConnection(None, loop).run(statement)
 
 
 def test_a_lent_transaction_is_awaited_on_postgresql(shop):
