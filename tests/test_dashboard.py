@@ -1,4 +1,4 @@
-"""The Grafana dashboard: it asks for nothing but what docs/metrics.md has, and shows both lights (V4)."""
+"""The Grafana dashboard: it asks for nothing but what docs/metrics.md has, and shows both lights."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def problems_of(expression: str) -> list[str]:
 
 
 def test_expressions_ask_for_documented_metrics_and_labels_in_the_right_way():
-    """V2: names and labels that are told, or a panel stays empty for ever."""
+    """Names and labels that are told, or a panel stays empty for ever."""
     found = {(title, one): problems_of(one) for title, one in expressions()}
 
     assert len(found) > 20
@@ -137,7 +137,7 @@ def test_expressions_ask_for_documented_metrics_and_labels_in_the_right_way():
 
 
 def test_both_lights_are_side_by_side_and_never_merged():
-    """V4: no expression has both, and neither is bigger or comes first by more than its place."""
+    """No expression has both, and neither is bigger or comes first by more than its place."""
     lights = [panel for panel in panels() if {one.metric for one in _of(panel)} & LIGHTS]
     left, right = lights
 
@@ -157,7 +157,6 @@ def _of(panel: dict[str, Any]) -> list[Asked]:
 
 
 def test_what_an_operator_looks_for_is_there():
-    """V1, V2."""
     shown = {metric_of(one.metric) for panel in panels() for one in _of(panel)}
 
     assert shown >= WANTED

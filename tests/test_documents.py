@@ -64,7 +64,7 @@ def test_links_lead_somewhere():
 
 
 def test_every_setting_is_told_with_its_default():
-    """L6: a limit that nobody can read about is found out by running into it."""
+    """A limit that nobody can read about is found out by running into it."""
     told = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", told, re.MULTILINE))
     words = {
@@ -117,7 +117,7 @@ def test_the_readmes_first_minute_can_be_lived_through(tmp_path):
 
 
 def test_the_readmes_test_in_virtual_time_passes(tmp_path, monkeypatch):
-    """U6: with the program above it, in three lines."""
+    """With the program above it, in three lines."""
     monkeypatch.chdir(tmp_path)
     program = re.search(r"```python\n# tasks\.py\n(.+?)```", README, re.DOTALL)
     test = re.search(r"```python\n(with duly\.testing.+?)```", README, re.DOTALL)
@@ -132,7 +132,7 @@ def test_the_readmes_test_in_virtual_time_passes(tmp_path, monkeypatch):
 
 
 def test_the_readmes_commands_about_policies_run(tmp_path):
-    """E1, M2, S7: on what the program above them declares."""
+    """On what the program above them declares."""
     program = re.search(r"```python\n# tasks\.py\n(.+?)```", README, re.DOTALL)
     script = re.findall(r"```sh\n(.+?)```", README, re.DOTALL)[1]
     assert program

@@ -1,4 +1,4 @@
-"""The runbooks: a page for each alert, and no command in them that does not exist (A5)."""
+"""The runbooks: a page for each alert, and no command in them that does not exist."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SHOWN = sorted(
 
 
 def test_every_alert_has_a_page_that_answers_the_same_questions():
-    """A5: what it means, how to look, what is safe, what is not, how it resolves."""
+    """What it means, how to look, what is safe, what is not, how it resolves."""
     wrong = []
     for kind in RUNBOOK_KINDS:
         text = (ROOT / runbook_of(kind)).read_text(encoding="utf-8")
@@ -67,12 +67,12 @@ def test_every_alert_has_a_page_that_answers_the_same_questions():
 
 
 def test_every_kind_of_alert_has_a_runbook_and_none_is_of_another():
-    """A5, V3: one list is compared with the other, so that neither grows alone."""
+    """One list is compared with the other, so that neither grows alone."""
     assert {str(kind) for kind in AlertKind} == set(RUNBOOK_KINDS)
 
 
 def test_a_runbook_says_how_long_a_condition_must_be_gone():
-    """V3: as the rule that is usual has it; where that is at once, no time is promised."""
+    """As the rule that is usual has it; where that is at once, no time is promised."""
     said = {}
     for kind in AlertKind:
         text = (ROOT / runbook_of(str(kind))).read_text(encoding="utf-8")
@@ -108,7 +108,7 @@ def problems_of(command: str) -> str | None:
 
 
 def test_commands_of_the_runbooks_exist_with_their_options():
-    """A5: nobody finds out at three in the morning that an option has another name."""
+    """Nobody finds out at three in the morning that an option has another name."""
     assert [] == [problem for one in COMMANDS if (problem := problems_of(one))]
 
 
@@ -117,7 +117,7 @@ def test_the_console_shows_commands():
 
 
 def test_commands_that_the_console_shows_exist_with_their_options():
-    """U1: what a page says to type can be typed."""
+    """What a page says to type can be typed."""
     assert [] == [problem for one in SHOWN if (problem := problems_of(one))]
 
 

@@ -1,4 +1,4 @@
-"""What every store must do: one suite that a backend passes whole, or is not a backend (D4).
+"""What every store must do: one suite that a backend passes whole, or is not a backend.
 
 A backend's test file holds a class that inherits StoreContract and a fixture `store`, which builds
 an empty store on the fixture `clock`.

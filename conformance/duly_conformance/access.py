@@ -76,7 +76,7 @@ class Tokens:
     """What tokens promise."""
 
     def test_a_token_is_found_by_its_prefix(self, store: Store, clock: ManualClock) -> None:
-        """L1: as it was made, with its hash, at the store's time."""
+        """As it was made, with its hash, at the store's time."""
         made = add(store, name="ci", tenant="acme", role=Role.ADMIN, expiry=Expiry(after_us=5))
         clock.advance(3)
 
@@ -94,7 +94,7 @@ class Tokens:
         assert store.find_token("zzzzzzzz") is None
 
     def test_a_prefix_is_given_once(self, store: Store) -> None:
-        """L1: also if its token is revoked."""
+        """Also if its token is revoked."""
         made = add(store)
         revoke(store, made)
 
@@ -104,7 +104,7 @@ class Tokens:
         assert [made.id] == [one.id for one in store.list_tokens(None)]
 
     def test_a_token_that_would_have_expired_is_not_made(self, store: Store) -> None:
-        """L6: by the store's clock."""
+        """By the store's clock."""
         with pytest.raises(UsageError, match="expires"):
             add(store, expiry=Expiry(at=store.now()))
 
@@ -114,7 +114,7 @@ class Tokens:
     def test_tokens_are_listed_by_tenant_newest_first(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """L1, L2: those that open nothing are listed too."""
+        """Those that open nothing are listed too."""
         old = add(store, 1, tenant="acme", expiry=Expiry(after_us=1))
         clock.advance(1)
         new = add(store, 2, tenant="acme", expiry=Expiry())
@@ -126,7 +126,7 @@ class Tokens:
         assert {new.id, old.id, everywhere.id} == {one.id for one in store.list_tokens(None)}
 
     def test_a_token_is_revoked_once_and_for_good(self, store: Store, clock: ManualClock) -> None:
-        """L1: whoever revokes it again finds who was first."""
+        """Whoever revokes it again finds who was first."""
         made = add(store)
         clock.advance(7)
         first = revoke(store, made)
@@ -140,7 +140,7 @@ class Tokens:
         assert (made.created_at + 7, "ada") == (first.revoked_at, first.revoked_by)
 
     def test_a_token_of_another_tenant_is_not_there(self, store: Store) -> None:
-        """L2: exactly as one that does not exist."""
+        """Exactly as one that does not exist."""
         made = add(store, tenant="acme")
         for missing in (made.id, TokenId(bytes(16))):
             with pytest.raises(NotFound) as caught:
@@ -151,7 +151,7 @@ class Tokens:
         assert ["token.created"] == [entry.action for entry in audit(store)]
 
     def test_orders_about_tokens_are_on_record_without_their_secret(self, store: Store) -> None:
-        """A2, L1: by whom, which, and what it may do."""
+        """By whom, which, and what it may do."""
         made = add(store, name="ci", tenant="acme", expiry=Expiry())
         revoke(store, made)
         revoke(store, made)
@@ -170,7 +170,7 @@ class Tokens:
         assert {"prefix": made.prefix, "role": "operator"} == ended.before
 
     def test_a_use_is_noted_to_the_minute(self, store: Store, clock: ManualClock) -> None:
-        """L1: a token that is used all the time is not written all the time."""
+        """A token that is used all the time is not written all the time."""
         made = add(store)
         clock.advance(10)
         store.use_token(made.id)
@@ -188,7 +188,7 @@ class Tokens:
     def test_it_is_known_whether_anybody_can_come_in(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """L1: by a token that is neither revoked nor expired."""
+        """By a token that is neither revoked nor expired."""
         assert not store.has_live_token()
         brief = add(store, 1, expiry=Expiry(after_us=5))
         assert store.has_live_token()
@@ -202,7 +202,7 @@ class Tokens:
         assert not store.has_live_token()
 
     def test_refusals_are_on_record_together(self, store: Store) -> None:
-        """L1, A2: how many of each kind, in one entry."""
+        """How many of each kind, in one entry."""
         counts = {Refusal.UNKNOWN: 3, Refusal.EXPIRED: 1, Refusal.REVOKED: 0}
         store.note_refusals(NoteRefusals(counts, {}, ADA))
 
@@ -212,7 +212,7 @@ class Tokens:
         assert {"unknown": 3, "expired": 1} == entry.after
 
     def test_refusals_tell_from_where_they_came(self, store: Store) -> None:
-        """L1, A2: as far as that is known."""
+        """As far as that is known."""
         places = {"192.0.2.1": 2, "2001:db8::1": 1}
         store.note_refusals(NoteRefusals({Refusal.UNKNOWN: 3}, places, ADA))
 
@@ -225,7 +225,6 @@ class Sessions:
     """What sessions and codes promise."""
 
     def test_a_session_is_found_by_the_hash_of_its_secret(self, store: Store) -> None:
-        """L1."""
         begun = begin(store)
 
         assert begun == store.find_session(SECRET)
@@ -238,7 +237,7 @@ class Sessions:
         assert store.find_session(secret_hash("open barley")) is None
 
     def test_a_session_is_over_when_it_expires(self, store: Store, clock: ManualClock) -> None:
-        """L1: at the very edge."""
+        """At the very edge."""
         begin(store)
         clock.advance(SESSION_US - 1)
         assert store.find_session(SECRET) is not None
@@ -247,7 +246,7 @@ class Sessions:
         assert store.find_session(SECRET) is None
 
     def test_a_session_is_over_when_it_is_ended(self, store: Store) -> None:
-        """L1, A2: and both ends of it are on record."""
+        """And both ends of it are on record."""
         begin(store)
 
         assert store.end_session(SECRET, ADA)
@@ -261,7 +260,7 @@ class Sessions:
     def test_a_session_ends_with_the_token_it_was_begun_with(
         self, store: Store, clock: ManualClock, end: str
     ) -> None:
-        """L1: whoever revokes a token shuts out who came in by it."""
+        """Whoever revokes a token shuts out who came in by it."""
         token = add(store, expiry=Expiry(after_us=HOUR_US) if end == "expired" else Expiry())
         missing = TokenId(bytes(16))
         begin(store, token_id=missing if end == "forgotten" else token.id)
@@ -275,7 +274,6 @@ class Sessions:
         assert store.find_session(SECRET) is None
 
     def test_a_code_is_spent_once(self, store: Store) -> None:
-        """L1."""
         store.add_code(SECRET)
 
         assert not store.spend_code(secret_hash("open barley"))
@@ -285,7 +283,6 @@ class Sessions:
     def test_a_code_can_not_be_spent_when_it_has_expired(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """L1."""
         store.add_code(SECRET)
         store.add_code(secret_hash("later"), 2 * CODE_US)
         clock.advance(CODE_US)
@@ -355,7 +352,7 @@ class KeptAnswers:
     """What makes an order safe to repeat."""
 
     def test_an_order_is_begun_once_and_then_answered_alike(self, store: Store) -> None:
-        """A4, INV-17: who repeats it gets the same answer, byte for byte."""
+        """INV-17: who repeats it gets the same answer, byte for byte."""
         now = store.now()
         first = announce(store)
         meanwhile = announce(store)
@@ -366,7 +363,7 @@ class KeptAnswers:
         assert IdempotencyCheck(IdempotencyStatus.ANSWERED, answer=ANSWER) == announce(store)
 
     def test_a_key_is_for_one_order(self, store: Store) -> None:
-        """L6: another one under it is told apart, running or answered."""
+        """Another one under it is told apart, running or answered."""
         first = announce(store)
         running = announce(store, request=b"other")
         store.finish_answer(finish(first))
@@ -376,7 +373,7 @@ class KeptAnswers:
 
     @pytest.mark.parametrize("part", ["tenant", "principal", "key"])
     def test_keys_of_others_have_nothing_to_do_with_it(self, store: Store, part: str) -> None:
-        """L2: neither of another tenant, nor of another token of it."""
+        """Neither of another tenant, nor of another token of it."""
         store.finish_answer(finish(announce(store)))
         others: dict[str, Any] = {"tenant": "globex", "principal": bytes(16), "key": "k2"}
         elsewhere = replace(ORDER, **{part: others[part]})
@@ -384,7 +381,7 @@ class KeptAnswers:
         assert IdempotencyStatus.BEGUN is announce(store, key=elsewhere).standing
 
     def test_an_order_of_which_nothing_was_done_may_come_again(self, store: Store) -> None:
-        """A4: even another one, under the same key; under a fence of its own."""
+        """Even another one, under the same key; under a fence of its own."""
         first = announce(store)
         store.forget_answer(ORDER, first.fence)
         second = announce(store, request=b"other")
@@ -400,7 +397,7 @@ class KeptAnswers:
     def test_what_somebody_began_and_died_over_is_begun_again(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A4: a minute later, under a higher fence, and with the same begin for its ids."""
+        """A minute later, under a higher fence, and with the same begin for its ids."""
         first = announce(store)
         clock.advance(ANSWER_AWAITED_US - 1)
         assert IdempotencyStatus.RUNNING is announce(store).standing
@@ -415,7 +412,6 @@ class KeptAnswers:
         assert store.finish_answer(finish(second))
 
     def test_an_answer_is_kept_for_a_day(self, store: Store, clock: ManualClock) -> None:
-        """A4."""
         store.finish_answer(finish(announce(store)))
         clock.advance(ANSWER_KEPT_US - 1)
         assert IdempotencyStatus.ANSWERED is announce(store).standing
@@ -428,7 +424,6 @@ class FrozenSets:
     """What a set of runs that was chosen promises, and what is forgotten of access."""
 
     def test_a_set_stays_as_it_was_chosen(self, store: Store) -> None:
-        """A1."""
         ids = tuple(RunId(number.to_bytes(16)) for number in (3, 1, 2))
         kept = store.freeze(frozen(1, ids=ids))
 
@@ -438,7 +433,6 @@ class FrozenSets:
         assert empty == store.find_frozen(empty.id, "acme")
 
     def test_a_set_is_the_tenants_own_and_expires(self, store: Store, clock: ManualClock) -> None:
-        """A1, L2."""
         kept = store.freeze(frozen(1))
         assert store.find_frozen(kept.id, "globex") is None
         clock.advance(FROZEN_US)
@@ -446,7 +440,7 @@ class FrozenSets:
         assert store.find_frozen(kept.id, "acme") is None
 
     def test_who_makes_many_sets_keeps_the_newest(self, store: Store) -> None:
-        """A1: and nobody else's make room for them."""
+        """And nobody else's make room for them."""
         others = store.freeze(replace(frozen(1), made_by="bob"))
         kept = [store.freeze(frozen(number)) for number in range(2, FROZEN_SETS_MAX + 3)]
 
@@ -455,7 +449,7 @@ class FrozenSets:
         assert store.find_frozen(others.id, "acme")
 
     def test_what_has_expired_is_forgotten(self, store: Store, clock: ManualClock) -> None:
-        """D6: and what has not is kept."""
+        """And what has not is kept."""
         begin(store)
         store.add_code(SECRET)
         announce(store)
@@ -529,7 +523,7 @@ class Tenancy:
     def test_another_tenants_schedule_is_changed_as_little_as_one_that_is_not_there(
         self, store: Store
     ) -> None:
-        """L2, INV-20: decided where it is written, and not only where it was looked up."""
+        """INV-20: decided where it is written, and not only where it was looked up."""
         record = steps.create(store, tenant=THEIRS)
         change = decide_pause(record, reason=None, until=None, missed=Missed.SKIP)
         order = replace(change_of(record, change), tenant=OURS)
@@ -543,7 +537,7 @@ class Tenancy:
     def test_who_names_a_tenant_finds_that_tenants_things_and_no_others(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """L2: whatever is looked up by its id; what is another's is not read at all."""
+        """Whatever is looked up by its id; what is another's is not read at all."""
         schedule = steps.create(store, tenant=THEIRS)
         delayed = steps.delay(store, clock.now_us() + HOUR_US, tenant=THEIRS)
         run = work.queue(store, "a", tenant=THEIRS)
@@ -567,7 +561,7 @@ class Tenancy:
     def test_its_own_tenant_and_the_system_change_it(
         self, store: Store, tenant: str | None
     ) -> None:
-        """L2: the system's own orders are about any."""
+        """The system's own orders are about any."""
         record = steps.create(store, tenant=THEIRS)
         changed = store.change_schedule(
             replace(change_of(record, staying(record, name="another")), tenant=tenant)
@@ -577,7 +571,7 @@ class Tenancy:
         assert ("another", THEIRS) == (changed.name, changed.tenant)
 
     def test_nobody_runs_another_tenants_schedule(self, store: Store) -> None:
-        """L2, O3: its arguments would be another's, and so would its gate."""
+        """Its arguments would be another's, and so would its gate."""
         record = steps.create(store, tenant=THEIRS)
         new = new_run(
             None,
@@ -596,7 +590,7 @@ class Tenancy:
     def test_an_id_that_another_tenant_has_used_is_taken_and_no_more_is_told(
         self, store: Store
     ) -> None:
-        """L2: neither what it was used for, nor what has become of that."""
+        """Neither what it was used for, nor what has become of that."""
         record = steps.create(store, tenant=THEIRS)
         order = new_schedule(store.now(), "mine", id=record.id, tenant=OURS)
         before = snapshot(store, BOTH)
@@ -608,7 +602,7 @@ class Tenancy:
         assert before == snapshot(store, BOTH)
 
     def test_another_tenants_run_is_not_taken_for_one_that_repeats_ours(self, store: Store) -> None:
-        """L2, A1: nothing of it is told."""
+        """Nothing of it is told."""
         dead = work.make_dead(store, "dead", tenant=OURS)
         theirs = work.queue(store, "theirs", tenant=THEIRS)
         before = snapshot(store, BOTH)
@@ -621,7 +615,7 @@ class Tenancy:
     def test_what_is_a_tenants_is_counted_and_nothing_else(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """L2, INV-20."""
+        """INV-20."""
         record = steps.create(store, tenant=THEIRS)
         steps.pause(store, steps.create(store, "paused", tenant=THEIRS))
         pending = steps.delay(store, clock.now_us() + 2 * HOUR_US, tenant=THEIRS)
@@ -653,13 +647,13 @@ class Tenancy:
         )
 
     def test_retries_and_debts_are_counted_for_whom_they_are(self, store: Store) -> None:
-        """L2: those of the tenant that most stores have only."""
+        """Those of the tenant that most stores have only."""
         work.make_waiting(store)
 
         assert (1, 0) == (store.count_tenant("default").retrying, store.count_tenant(OURS).retrying)
 
     def test_one_tenant_counts_alone_as_it_does_beside_others(self, store: Store) -> None:
-        """L2, V4: what is quicker in a store of one tenant says the same."""
+        """What is quicker in a store of one tenant says the same."""
         work.make_waiting(store)
         work.make_dead(store, "dead")
         in_doubt(store, "doubt")
@@ -674,7 +668,7 @@ class Tenancy:
         assert open_runs == store.count_tenants()["default"]
 
     def test_open_runs_are_counted_by_tenant_for_whoever_sees_all(self, store: Store) -> None:
-        """V4: what waits for somebody is found, whosever it is."""
+        """What waits for somebody is found, whosever it is."""
         assert {} == store.count_tenants()
         work.make_waiting(store)
         in_doubt(store, "doubt")

@@ -77,7 +77,7 @@ class FindingTrouble:
     def test_a_store_where_all_is_well_has_no_trouble(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: runs that go on, wait for their first retry or are over are no trouble."""
+        """Runs that go on, wait for their first retry or are over are no trouble."""
         steps.make_waiting(store)
         steps.queue_and_take(store, "b")
 
@@ -95,7 +95,7 @@ class FindingTrouble:
     def test_an_attempt_that_does_not_advance_is_found(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3, R5: by its task's limit, from its last progress on; with whose it is."""
+        """By its task's limit, from its last progress on; with whose it is."""
         store.register_policies(
             {"remind": TaskPolicy(stall_us=STALL_US), "other": TaskPolicy(stall_us=None)}
         )
@@ -125,7 +125,7 @@ class FindingTrouble:
     def test_a_run_that_was_tried_several_times_is_found(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: while it waits and while it is tried again, with how often."""
+        """While it waits and while it is tried again, with how often."""
         begun = clock.now_us()
         run_id = steps.make_waiting(store)
         seen = [find(store).tried]
@@ -144,7 +144,7 @@ class FindingTrouble:
     def test_dead_letters_are_counted_by_task_for_a_while(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: when the first of them died, and the newest of their runs."""
+        """When the first of them died, and the newest of their runs."""
         first_at = clock.now_us()
         dead = [steps.make_dead(store, "a", tenant="acme")]
         clock.advance(SECOND_US)
@@ -166,7 +166,7 @@ class FindingTrouble:
     def test_what_people_and_programs_ask_for_is_counted(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: schedules, delayed runs and runs at once; not what a schedule makes of itself."""
+        """Schedules, delayed runs and runs at once; not what a schedule makes of itself."""
         record = steps.create(store)
         order(store, clock.now_us() + WINDOW_US)
         order(store, None)
@@ -177,7 +177,7 @@ class FindingTrouble:
         assert 0 == find(store).made
 
     def test_no_more_is_told_than_was_asked_for(self, store: Store) -> None:
-        """P3: the cost has a bound."""
+        """The cost has a bound."""
         for name in "abc":
             steps.make_dead(store, name, task=name)
             steps.create(store, name)
@@ -276,7 +276,7 @@ class Watching:
     def test_one_has_the_watch_until_its_time_is_over(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: by the store's clock; each who takes it has a higher epoch."""
+        """By the store's clock; each who takes it has a higher epoch."""
         first = hold(store)
         clock.advance(WATCH_TTL_US - 1)
 
@@ -296,7 +296,6 @@ class Watching:
     def test_whoever_renews_keeps_the_watch_and_its_epoch(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3."""
         hold(store)
         clock.advance(WATCH_TTL_US - 1)
         again = hold(store)
@@ -308,14 +307,14 @@ class Watching:
     def test_a_clock_that_ran_ahead_keeps_nobody_waiting(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3, F7: what it wrote counts as over."""
+        """What it wrote counts as over."""
         hold(store)
         clock.set(clock.now_us() - 10 * WATCH_TTL_US)
 
         assert hold(store, THEIRS).is_held
 
     def test_a_watch_that_is_given_up_is_free_at_once(self, store: Store) -> None:
-        """V3: and only its holder gives it up."""
+        """And only its holder gives it up."""
         fence = watch(store)
         store.release_watch(WatcherFence(THEIRS, fence.epoch))
         store.release_watch(WatcherFence(OURS, fence.epoch + 1))
@@ -327,7 +326,7 @@ class Watching:
         assert 2 == watch(store, THEIRS).epoch
 
     def test_notes_are_for_whoever_comes_next(self, store: Store, clock: ManualClock) -> None:
-        """V3: what one watcher has learnt, the next one knows."""
+        """What one watcher has learnt, the next one knows."""
         assert "" == hold(store).notes
         hold(store, notes='{"usual":3}')
         assert '{"usual":3}' == hold(store).notes
@@ -342,7 +341,7 @@ class AlertsOnRecord:
     def test_what_is_raised_is_on_record_with_its_deliveries_and_its_entry(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3, A2: all of it, in one transaction."""
+        """All of it, in one transaction."""
         fence = watch(store)
 
         done = look(store, fence, condition())
@@ -372,7 +371,7 @@ class AlertsOnRecord:
     def test_an_alert_is_raised_once_while_its_condition_holds(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: however often it is seen, and whoever watches."""
+        """However often it is seen, and whoever watches."""
         fence = watch(store)
         look(store, fence, condition())
         clock.advance(WATCH_TTL_US)
@@ -387,7 +386,7 @@ class AlertsOnRecord:
     def test_an_alert_resolves_itself_and_may_come_again(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: as another one, which is told anew."""
+        """As another one, which is told anew."""
         fence = watch(store)
         look(store, fence, condition())
         clock.advance(1000)
@@ -412,7 +411,7 @@ class AlertsOnRecord:
     def test_what_comes_and_goes_in_time_is_one_alert(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: it must be gone for a while, and must have held for a while."""
+        """It must be gone for a while, and must have held for a while."""
         fence = watch(store)
         waits = {"hold_for": "2s", "clear_for": "2s"}
         done = [look(store, fence, condition(), **waits)]
@@ -437,7 +436,7 @@ class AlertsOnRecord:
     def test_a_silence_keeps_it_from_being_told_and_not_from_being_on_record(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: and when it is over, it is told."""
+        """And when it is over, it is told."""
         fence = watch(store)
         quiet = (Silence(id="deploy", subject="queue *", until=clock.now_us() + 10),)
 
@@ -455,7 +454,7 @@ class AlertsOnRecord:
     def test_whoever_has_the_watch_no_more_changes_nothing(
         self, store: Store, clock: ManualClock, how: str
     ) -> None:
-        """V3, INV-5: neither alerts nor deliveries nor entries, and it is on record."""
+        """INV-5: neither alerts nor deliveries nor entries, and it is on record."""
         changes, held_at = decided(store, condition()), store.now()
         fence = lose(store, clock, how)
 
@@ -466,7 +465,7 @@ class AlertsOnRecord:
         assert ([], ["watch.refused"]) == (actions(store), actions(store, "watch"))
 
     def test_what_was_decided_twice_is_written_once(self, store: Store) -> None:
-        """V3: when the answer was lost, say."""
+        """When the answer was lost, say."""
         fence = watch(store)
         changes = tuple(decided(store, condition()))
         order = ApplyAlerts(fence=fence, held_at=store.now(), changes=changes)
@@ -477,7 +476,7 @@ class AlertsOnRecord:
     def test_a_look_that_arrives_after_the_next_one_changes_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3, INV-5: an order that was given up, and is carried out all the same."""
+        """INV-5: an order that was given up, and is carried out all the same."""
         fence = watch(store)
         look(store, fence, condition())
         resolved = tuple(decided(store))
@@ -491,7 +490,7 @@ class AlertsOnRecord:
         assert (["alert.raised"], ["watch.refused"]) == (actions(store), actions(store, "watch"))
 
     def test_all_changes_are_written_or_none(self, store: Store) -> None:
-        """V3: should one of them fail."""
+        """Should one of them fail."""
         fence = watch(store)
         look(store, fence, condition("queue a"))
         (known,) = listed(store)
@@ -508,7 +507,7 @@ class AlertsOnRecord:
     def test_alerts_are_listed_newest_first_in_pages(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: by tenant, state and kind."""
+        """By tenant, state and kind."""
         fence = watch(store)
         seen = [
             condition("schedule a", tenant="acme"),
@@ -532,7 +531,7 @@ class AlertsOnRecord:
         assert ["store"] == [one.subject for one in listed(store, kind=AlertKind.EARLY_FIRE)]
 
     def test_who_takes_note_of_an_alert_is_on_record(self, store: Store) -> None:
-        """V3, A2: the first one; what the watcher writes later leaves it."""
+        """The first one; what the watcher writes later leaves it."""
         fence = watch(store)
         look(store, fence, condition())
         (alert,) = listed(store)
@@ -551,7 +550,6 @@ class AlertsOnRecord:
             store.acknowledge_alert(order)
 
     def test_nobody_takes_note_of_another_tenants_alert(self, store: Store) -> None:
-        """L2."""
         look(store, watch(store), condition(tenant="acme"))
         (alert,) = listed(store)
 
@@ -560,7 +558,7 @@ class AlertsOnRecord:
         store.acknowledge_alert(AcknowledgeAlert(id=alert.id, tenant="acme", actor=PERSON))
 
     def test_what_was_resolved_long_ago_is_removed(self, store: Store, clock: ManualClock) -> None:
-        """D6: with its deliveries; what is open stays, however old."""
+        """With its deliveries; what is open stays, however old."""
         fence = watch(store)
         look(store, fence, condition("queue a"), condition("queue b"))
         look(store, fence, condition("queue b"))
@@ -590,7 +588,7 @@ class Deliveries:
     """What is promised about deliveries."""
 
     def test_a_delivery_is_due_until_it_is_settled(self, store: Store, clock: ManualClock) -> None:
-        """V3: done, or due again at its time; each under the id it had from the first."""
+        """Done, or due again at its time; each under the id it had from the first."""
         fence = watch(store)
         look(store, fence, condition())
         first, second = store.load_deliveries(10).due
@@ -627,7 +625,7 @@ class Deliveries:
         assert {DeliveryState.DONE, DeliveryState.PENDING} == set(states.values())
 
     def test_a_try_is_settled_once(self, store: Store) -> None:
-        """V3: a second word about it changes nothing."""
+        """A second word about it changes nothing."""
         fence = watch(store)
         look(store, fence, condition())
         due = store.load_deliveries(1).due[0].delivery
@@ -640,7 +638,7 @@ class Deliveries:
         assert [] == actions(store, "alert.undelivered")
 
     def test_what_is_given_up_is_on_record(self, store: Store) -> None:
-        """V3, A2: with what the channel said."""
+        """With what the channel said."""
         fence = watch(store)
         look(store, fence, condition())
         due = store.load_deliveries(1).due[0].delivery
@@ -660,7 +658,7 @@ class Deliveries:
     def test_whoever_has_the_watch_no_more_settles_nothing(
         self, store: Store, clock: ManualClock, how: str
     ) -> None:
-        """V3: the next one tries again, under the same id."""
+        """The next one tries again, under the same id."""
         fence = watch(store)
         look(store, fence, condition())
         store.release_watch(fence)
@@ -674,7 +672,7 @@ class Deliveries:
         assert due.id in {one.delivery.id for one in store.load_deliveries(10).due}
 
     def test_deliveries_are_read_longest_due_first(self, store: Store, clock: ManualClock) -> None:
-        """V3: at most so many; when the next one is due is told as well."""
+        """At most so many; when the next one is due is told as well."""
         fence = watch(store)
         look(store, fence, condition("queue a"))
         clock.advance(1)
@@ -686,7 +684,7 @@ class Deliveries:
         assert (clock.now_us(), clock.now_us()) == (found.next_at, found.now)
 
     def test_an_end_waits_for_its_beginning(self, store: Store, clock: ManualClock) -> None:
-        """V3: who was told of the end first would take the beginning for news, and stay alarmed."""
+        """Who was told of the end first would take the beginning for news, and stay alarmed."""
         fence = watch(store)
         look(store, fence, condition())
         done, late = store.load_deliveries(10).due
@@ -712,7 +710,7 @@ class Deliveries:
         assert ({"resolved"}, 2) == ({one.delivery.told for one in after.due}, len(after.due))
 
     def test_each_channel_has_its_turn(self, store: Store, clock: ManualClock) -> None:
-        """V3: many deliveries to one keep nobody else's from being read."""
+        """Many deliveries to one keep nobody else's from being read."""
         fence = watch(store)
         look(store, fence, *(condition(f"queue {name}") for name in "abc"))
         mail = [one for one in store.load_deliveries(10).due if one.delivery.channel == "mail"]
@@ -733,7 +731,7 @@ class Deliveries:
     def test_a_clock_that_ran_ahead_delays_no_delivery(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3: what was to be tried again at a time that is far away now is tried at once."""
+        """What was to be tried again at a time that is far away now is tried at once."""
         now = clock.now_us()
         clock.advance("365d")
         fence = watch(store)
@@ -753,7 +751,7 @@ class AlertTerms:
     """What is promised about rules, channels and silences."""
 
     def test_what_was_said_is_kept_and_replaced(self, store: Store, clock: ManualClock) -> None:
-        """V3, A2: with who said it, before and after."""
+        """With who said it, before and after."""
         order = SetAlertSetting(
             sort=AlertSettingKind.RULE, name="mail", terms={"threshold": 3, "ß": [1]}, actor=PERSON
         )
@@ -775,7 +773,7 @@ class AlertTerms:
         assert ({"threshold": 3, "ß": [1]}, {"threshold": 4}) == (newest.before, newest.after)
 
     def test_sorts_do_not_meet(self, store: Store) -> None:
-        """V3: a rule and a channel may have one name."""
+        """A rule and a channel may have one name."""
         for sort in AlertSettingKind:
             store.set_alert_term(
                 SetAlertSetting(sort=sort, name="x", terms={"of": sort}, actor=PERSON)
@@ -786,7 +784,6 @@ class AlertTerms:
         ]
 
     def test_a_new_name_is_nobody_elses(self, store: Store) -> None:
-        """V3, L2."""
         order = SetAlertSetting(
             sort=AlertSettingKind.SILENCE,
             name="x",
@@ -803,7 +800,7 @@ class AlertTerms:
         assert ["acme"] == [one.tenant for one in store.list_alert_terms(AlertSettingKind.SILENCE)]
 
     def test_what_is_taken_back_is_gone(self, store: Store) -> None:
-        """V3, A2, L2: once, and only by whose it is."""
+        """Once, and only by whose it is."""
         order = SetAlertSetting(
             sort=AlertSettingKind.CHANNEL, name="x", tenant="acme", terms={}, actor=PERSON
         )
@@ -822,7 +819,7 @@ class AlertTerms:
         assert ["alert-channel.set", "alert-channel.removed"] == actions(store)
 
     def test_a_silence_is_over_by_itself(self, store: Store, clock: ManualClock) -> None:
-        """V3: by the store's clock."""
+        """By the store's clock."""
         until = clock.now_us() + 5
         order = SetAlertSetting(
             sort=AlertSettingKind.SILENCE, name="x", terms={}, until=until, actor=PERSON
@@ -842,7 +839,7 @@ class AlertTerms:
         )
 
     def test_of_two_who_saw_the_same_one_is_kept(self, store: Store) -> None:
-        """V3, S4: who was slower is refused by name, and nothing of the faster one is lost."""
+        """Who was slower is refused by name, and nothing of the faster one is lost."""
         said = _rule({"n": 1})
         first = store.set_alert_term(said)
         second = store.set_alert_term(replace(said, terms={"n": 2}, version=first.version))
@@ -862,7 +859,7 @@ class AlertTerms:
         assert {"n": 5} == store.set_alert_term(replace(said, terms={"n": 5}, version=UNSAID)).terms
 
     def test_a_version_is_never_there_twice(self, store: Store, clock: ManualClock) -> None:
-        """V3, S4: neither in one moment, nor after the clock was put back."""
+        """Neither in one moment, nor after the clock was put back."""
         said = _rule({"n": 1})
         versions = [store.set_alert_term(replace(said, terms={"n": n})).version for n in range(2)]
         clock.set(clock.now_us() - 60_000_000)
@@ -873,7 +870,7 @@ class AlertTerms:
         assert kept.version == versions[-1] > UNSAID
 
     def test_the_same_word_given_again_is_no_conflict(self, store: Store) -> None:
-        """V3, R3: its answer was lost; it is told what is kept, and nothing is written."""
+        """Its answer was lost; it is told what is kept, and nothing is written."""
         said = _rule({"n": 1})
         first = store.set_alert_term(replace(said, version=UNSAID))
         again = store.set_alert_term(replace(said, version=UNSAID))

@@ -106,7 +106,7 @@ class Breathing:
         assert FinishResult.ACCEPTED == work.end(store, worker, claimed, Succeeded())
 
     def test_who_left_or_was_declared_dead_stays_so(self, store: Store, clock: ManualClock) -> None:
-        """R4, INV-4: also when the clock is set back."""
+        """INV-4: also when the clock is set back."""
         left, declared = work.join_worker(store), work.join_worker(store)
         store.leave(left)
         work.declare_dead(store, clock, declared)
@@ -117,7 +117,6 @@ class Breathing:
         assert not any(store.beat(Heartbeat(worker=one)).is_alive for one in everybody)
 
     def test_nothing_of_what_goes_well_must_stop(self, store: Store) -> None:
-        """R4."""
         worker, claimed = work.queue_and_take(store)
 
         beaten = store.beat(Heartbeat(worker=worker, holds=(claimed.hold,)))
@@ -125,7 +124,7 @@ class Breathing:
         assert ((), ()) == (beaten.stops, beaten.strays)
 
     def test_a_run_that_somebody_cancels_must_stop_at_every_beat(self, store: Store) -> None:
-        """R4, R9: a beat whose answer was lost is not the last one to say so."""
+        """A beat whose answer was lost is not the last one to say so."""
         worker, claimed = work.queue_and_take(store)
         store.cancel_run(cancel_run(claimed.record.id))
         order = Heartbeat(worker=worker, holds=(claimed.hold,))
@@ -134,7 +133,7 @@ class Breathing:
             assert (StopOrder(claimed.hold, StopReason.CANCEL),) == store.beat(order).stops
 
     def test_what_is_no_longer_ours_is_gone(self, store: Store) -> None:
-        """R4, INV-5: of another worker, under another fence, over, or never heard of."""
+        """INV-5: of another worker, under another fence, over, or never heard of."""
         worker, mine = work.queue_and_take(store)
         other, theirs = work.queue_and_take(store, "theirs")
         over_worker, over = work.queue_and_take(store, "over")
@@ -150,7 +149,7 @@ class Breathing:
         assert other != worker
 
     def test_what_a_worker_holds_and_does_not_name_is_a_stray(self, store: Store) -> None:
-        """R4, INV-7: the answer to its claim was lost; nobody else would ever start it."""
+        """INV-7: the answer to its claim was lost; nobody else would ever start it."""
         worker, named = work.queue_and_take(store)
         strays = [work.queue(store, "b"), work.queue(store, "c")]
         work.take(store, worker)
@@ -163,7 +162,7 @@ class Breathing:
     def test_a_claim_under_another_fence_is_a_stray_of_its_own(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R4, INV-7: though the worker still names the claim of the same run that it lost."""
+        """INV-7: though the worker still names the claim of the same run that it lost."""
         worker, first = work.queue_and_take(store)
         work.end(store, worker, first, Failed("oh", after_us=0))
         work.fire_retries(store, clock)
@@ -177,7 +176,7 @@ class Breathing:
         )
 
     def test_the_dead_have_no_strays(self, store: Store) -> None:
-        """R4: what they held is somebody else's to settle."""
+        """What they held is somebody else's to settle."""
         worker, _ = work.queue_and_take(store)
         store.leave(worker)
 
@@ -186,7 +185,7 @@ class Breathing:
         assert (False, ()) == (beaten.is_alive, beaten.strays)
 
     def test_a_worker_is_a_member_with_slots_queues_and_what_it_runs(self, store: Store) -> None:
-        """V1: on one screen."""
+        """On one screen."""
         worker = work.join_worker(store, slots=7, queues=("mail", "default"))
         work.queue(store)
         work.take_one(store, worker)
@@ -204,7 +203,7 @@ class Breathing:
     def test_a_task_is_served_while_a_living_worker_knows_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S6: a dispatcher that knows it serves nobody."""
+        """A dispatcher that knows it serves nobody."""
         steps.join(store, tasks=("clean",), ttl_us=HOUR_US)
         leaving = work.join_worker(store, tasks=("remind", "report"))
         work.join_worker(store, tasks=("remind",), ttl_us=1)
@@ -216,7 +215,7 @@ class Breathing:
         assert [False] == served(store, "remind")
 
     def test_a_task_is_served_in_the_queues_of_those_who_know_it(self, store: Store) -> None:
-        """S6: one who knows it and takes from elsewhere helps nobody here."""
+        """One who knows it and takes from elsewhere helps nobody here."""
         work.join_worker(store, tasks=("remind",), queues=("mail", "news"))
         work.join_worker(store, tasks=("report",))
 
@@ -230,7 +229,7 @@ class Reporting:
     """What `report` and checkpoints promise."""
 
     def test_a_start_is_kept_the_first_time(self, store: Store, clock: ManualClock) -> None:
-        """R2: apart from the claim."""
+        """Apart from the claim."""
         worker, claimed = work.queue_and_take(store)
         began_at = clock.now_us() + 3
         clock.advance(10)
@@ -242,7 +241,7 @@ class Reporting:
         assert (began_at, claimed.claimed_at) == (record.started_at, record.claimed_at)
 
     def test_every_step_of_progress_is_kept(self, store: Store, clock: ManualClock) -> None:
-        """R2, R5: the record shows the last; history has all, with their times."""
+        """The record shows the last; history has all, with their times."""
         worker, claimed = work.queue_and_take(store)
         steps_made = [Progress(1), Progress(2, 10), Progress(3, 10, "on it")]
         for step in steps_made:
@@ -261,7 +260,6 @@ class Reporting:
         assert (steps_made[-1], clock.now_us()) == (attempt.progress, attempt.progress_at)
 
     def test_an_empty_report_leaves_everything_as_it_is(self, store: Store) -> None:
-        """R2."""
         worker, claimed = work.queue_and_take(store)
         full = Report(hold=claimed.hold, started_at=5, progress=Progress(1))
         store.report(worker, [full])
@@ -272,7 +270,7 @@ class Reporting:
         assert 1 == len(store.list_progress(claimed.record.id, 10))
 
     def test_lines_can_be_followed(self, store: Store, clock: ManualClock) -> None:
-        """R2: numbers grow, over all attempts of the run."""
+        """Numbers grow, over all attempts of the run."""
         worker, claimed = work.queue_and_take(store)
         said = [line(text) for text in ("one", "two", "three")]
         store.report(worker, [Report(hold=claimed.hold, lines=tuple(said[:2]))])
@@ -291,7 +289,7 @@ class Reporting:
         assert [] == store.list_lines(run_id, numbers[-1], 10)
 
     def test_an_attempt_writes_only_so_many_lines(self, store: Store, clock: ManualClock) -> None:
-        """R5: the rest is dropped; another attempt has its own."""
+        """The rest is dropped; another attempt has its own."""
         worker, claimed = work.queue_and_take(store)
         many = tuple(line(str(number)) for number in range(LINES_PER_ATTEMPT_MAX - 1))
         store.report(worker, [Report(hold=claimed.hold, lines=many)])
@@ -311,7 +309,7 @@ class Reporting:
         assert ["last", "new"] == texts[-2:]
 
     def test_lines_whose_answer_was_lost_are_not_told_twice(self, store: Store) -> None:
-        """R5: by how many came before them; whether in a report or with the end."""
+        """By how many came before them; whether in a report or with the end."""
         worker, claimed = work.queue_and_take(store)
         said = tuple(line(text) for text in ("one", "two", "three", "four", "five"))
         batches = ((0, said[:2]), (0, said[:3]), (1, said[1:3]), (3, said[3:4]), (3, said[3:4]))
@@ -324,7 +322,7 @@ class Reporting:
         assert list(said) == [one.line for one in found]
 
     def test_the_same_progress_once_more_is_no_step(self, store: Store, clock: ManualClock) -> None:
-        """R2: an answer was lost; what comes after it is one, and so is going back."""
+        """An answer was lost; what comes after it is one, and so is going back."""
         worker, claimed = work.queue_and_take(store)
         told = [Progress(1), Progress(1), Progress(1, 2), Progress(1, 2, "on it"), Progress(1)]
         for step in told:
@@ -342,7 +340,7 @@ class Reporting:
     def test_a_report_that_is_refused_changes_nothing_and_stops_no_other(
         self, store: Store
     ) -> None:
-        """R4, INV-5: of another worker, or under a fence that no longer holds."""
+        """INV-5: of another worker, or under a fence that no longer holds."""
         worker, mine = work.queue_and_take(store)
         _, theirs = work.queue_and_take(store, "theirs")
         stale = ClaimRef(mine.record.id, mine.tries.fence + 1)
@@ -361,7 +359,7 @@ class Reporting:
     def test_a_checkpoint_replaces_the_one_before_and_outlives_the_attempt(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R5: whole or per partition; a later attempt goes on from it."""
+        """Whole or per partition; a later attempt goes on from it."""
         worker, claimed = work.queue_and_take(store)
         for partition, state in (("", "1"), ("a", '{"x":2}'), ("", "3")):
             assert store.save_checkpoint(checkpoint(worker, claimed.hold, partition, state))
@@ -373,7 +371,7 @@ class Reporting:
         assert {} == store.get_checkpoints(kit.run_id("nobody"))
 
     def test_a_checkpoint_of_somebody_else_is_refused(self, store: Store) -> None:
-        """R4, R5, INV-5."""
+        """INV-5."""
         worker, claimed = work.queue_and_take(store)
         other = work.join_worker(store)
         stale = ClaimRef(claimed.record.id, claimed.tries.fence + 1)
@@ -390,7 +388,7 @@ class WakingWorkers(AtPlaces):
     """What `wakeups` promises to workers."""
 
     def test_a_run_that_is_queued_wakes_a_worker(self, store: Store) -> None:
-        """P3: so that nobody has to poll."""
+        """So that nobody has to poll."""
         place = self.place(store, MemberKind.WORKER)
         work.join_worker(store, wake_address=place.address)
         work.queue(store)
@@ -399,7 +397,6 @@ class WakingWorkers(AtPlaces):
         place.close()
 
     def test_a_queue_that_is_resumed_wakes_a_worker(self, store: Store) -> None:
-        """P3, R8."""
         store.pause_queue("default", ADA)
         place = self.place(store, MemberKind.WORKER)
         work.join_worker(store, wake_address=place.address)
@@ -409,7 +406,6 @@ class WakingWorkers(AtPlaces):
         place.close()
 
     def test_asking_to_cancel_wakes_a_worker(self, store: Store) -> None:
-        """P3, R9."""
         work.queue(store)
         place = self.place(store, MemberKind.WORKER)
         worker = work.join_worker(store, wake_address=place.address)
@@ -456,7 +452,7 @@ class EndingAndTaking:
     """What `finish_and_claim` promises: the one, and then the other."""
 
     def test_what_is_ended_and_what_is_taken_are_both_done(self, store: Store) -> None:
-        """R3: one answer for each end, and more runs with it."""
+        """One answer for each end, and more runs with it."""
         worker, claimed = work.queue_and_take(store)
         following = work.queue(store, "b")
         finished, taken = store.finish_and_claim(
@@ -469,7 +465,7 @@ class EndingAndTaking:
         assert RunState.RUNNING is work.get_run(store, following).state
 
     def test_what_goes_back_to_the_queue_may_be_taken_again(self, store: Store) -> None:
-        """R4: under the next fence."""
+        """Under the next fence."""
         worker, claimed = work.queue_and_take(store)
         back = finish(claimed, ReturnedToQueue(Reason.SHUTDOWN, is_started=True))
         _, taken = store.finish_and_claim([back], ClaimRuns(worker=worker, limit=10))
@@ -477,7 +473,7 @@ class EndingAndTaking:
         assert [ClaimRef(claimed.run_id, 2)] == [run.hold for run in taken.runs]
 
     def test_ends_of_every_kind_are_told_together(self, store: Store) -> None:
-        """R3: plain ones and others, and one that is refused."""
+        """Plain ones and others, and one that is refused."""
         worker = work.join_worker(store)
         for text in ("a", "b"):
             work.queue(store, text)
@@ -495,7 +491,7 @@ class EndingAndTaking:
     def test_a_worker_whose_lease_is_over_ends_and_takes_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R4: what nobody has taken from it is still its own to end."""
+        """What nobody has taken from it is still its own to end."""
         worker, claimed = work.queue_and_take(store)
         work.queue(store, "b")
         clock.advance(WORKER_TTL_US + 1)
@@ -510,7 +506,7 @@ class Ending:
     """What `finish_runs` promises about where a run goes."""
 
     def test_success_closes_the_run_with_its_result(self, store: Store, clock: ManualClock) -> None:
-        """R2, R3, INV-7: one outcome, and each fact with its own time."""
+        """INV-7: one outcome, and each fact with its own time."""
         worker, claimed = work.queue_and_take(store)
         clock.advance(9)
         started_at = claimed.claimed_at + 2
@@ -539,13 +535,12 @@ class Ending:
         assert 0 == store.status().running
 
     def test_giving_up_closes_the_run_as_failed(self, store: Store) -> None:
-        """B1: there is no point in trying again."""
+        """There is no point in trying again."""
         record = ended(store, GaveUp(Reason.GAVE_UP, "never"))
 
         assert (RunState.FAILED, Reason.GAVE_UP, "never") == told(record)
 
     def test_a_cancelled_attempt_closes_the_run(self, store: Store) -> None:
-        """R9."""
         record = ended(store, CancelledEnd("stopped"))
 
         assert (RunState.CANCELLED, Reason.CANCELLED, "stopped") == told(record)
@@ -562,7 +557,7 @@ class Ending:
     def test_what_may_be_tried_again_waits(
         self, store: Store, how: End, state: AttemptState, reason: Reason
     ) -> None:
-        """B1, R3: charged, with the reason of its attempt."""
+        """Charged, with the reason of its attempt."""
         record = ended(store, how)
 
         assert (RunState.RETRYING, reason, "boom") == told(record)
@@ -578,7 +573,7 @@ class Ending:
         )
 
     def test_a_run_waits_as_long_as_was_decided(self, store: Store, clock: ManualClock) -> None:
-        """B1: from when the store has it, by the store's clock."""
+        """From when the store has it, by the store's clock."""
         worker, claimed = work.queue_and_take(store)
         clock.advance(5 * SECOND_US)
         work.end(store, worker, claimed, RETRYABLE)
@@ -586,7 +581,6 @@ class Ending:
         assert clock.now_us() + 30 * SECOND_US == work.get_run(store, claimed.record.id).next_at
 
     def test_a_snoozed_run_waits_and_pays_nothing(self, store: Store, clock: ManualClock) -> None:
-        """B1."""
         record = ended(store, Snoozed(HOUR_US))
 
         assert (RunState.RETRYING, Reason.SNOOZED, None) == told(record)
@@ -600,7 +594,7 @@ class Ending:
     def test_what_is_given_back_is_queued_at_once(
         self, store: Store, clock: ManualClock, *, is_started: bool
     ) -> None:
-        """R9, R1: nothing is lost, and nothing paid; unstarted it has no number."""
+        """Nothing is lost, and nothing paid; unstarted it has no number."""
         clock.advance(1)
         how = ReturnedToQueue(Reason.SHUTDOWN, is_started=is_started)
         record = ended(store, how)
@@ -622,7 +616,7 @@ class Ending:
         assert (1, clock.now_us()) == (waiting.queued, waiting.oldest_at)
 
     def test_what_can_not_be_repaired_by_trying_is_dead(self, store: Store) -> None:
-        """B3: at once, a place with all its attempts."""
+        """At once, a place with all its attempts."""
         record = ended(store, work.FATAL)
 
         assert (RunState.DEAD, Reason.NOT_RETRYABLE, "no use") == told(record)
@@ -632,13 +626,12 @@ class Ending:
         assert {"reason": "not-retryable", "attempt": 1, "charged": 1} == entry.after
 
     def test_a_run_without_budget_is_dead(self, store: Store) -> None:
-        """B1, B3."""
         record = ended(store, RETRYABLE, policy=BUDGET_SPENT)
 
         assert (RunState.DEAD, Reason.BUDGET, "boom") == told(record)
 
     def test_what_a_finish_brings_along_is_kept(self, store: Store, clock: ManualClock) -> None:
-        """R2, R5: the last progress, as a step of its own, and the last lines."""
+        """The last progress, as a step of its own, and the last lines."""
         worker, claimed = work.queue_and_take(store)
         clock.advance(1)
         progress, last = Progress(5, 5), LogLine(3, "INFO", "done")
@@ -652,7 +645,7 @@ class Ending:
         assert (progress, clock.now_us()) == (attempt.progress, attempt.progress_at)
 
     def test_a_start_that_was_reported_is_not_moved_by_the_finish(self, store: Store) -> None:
-        """R2: and without any, there was none."""
+        """And without any, there was none."""
         worker, claimed = work.queue_and_take(store)
         store.report(worker, [Report(hold=claimed.hold, started_at=3)])
         work.end(store, worker, claimed, Succeeded(), started_at=8)
@@ -663,7 +656,7 @@ class Ending:
         assert work.get_run(store, other.record.id).started_at is None
 
     def test_a_batch_is_finished_in_the_order_given(self, store: Store) -> None:
-        """R4: each has its own result, and one that is refused stops no other."""
+        """Each has its own result, and one that is refused stops no other."""
         worker = work.join_worker(store)
         for text in ("a", "b", "c", "d"):
             work.queue(store, text)
@@ -683,7 +676,7 @@ class Ending:
     def test_a_run_that_was_to_be_cancelled_is_not_tried_again(
         self, store: Store, said: str
     ) -> None:
-        """R9: nor dead: whatever its attempt says, a person's word is not forgotten."""
+        """Nor dead: whatever its attempt says, a person's word is not forgotten."""
         how = ENDS_OF_OPEN_RUNS[said]
         worker, claimed = work.queue_and_take(store)
         store.cancel_run(cancel_run(claimed.record.id))
@@ -699,7 +692,7 @@ class Ending:
         assert [] == store.check()
 
     def test_a_run_that_made_it_before_the_cancellation_has_succeeded(self, store: Store) -> None:
-        """R3: what is done is done."""
+        """What is done is done."""
         worker, claimed = work.queue_and_take(store)
         store.cancel_run(cancel_run(claimed.record.id))
         work.end(store, worker, claimed, Succeeded())
@@ -724,7 +717,7 @@ class LateCompletions:
     def test_finishing_twice_is_accepted_and_changes_nothing(
         self, store: Store, clock: ManualClock, how: End
     ) -> None:
-        """R4, INV-7: the first answer was lost."""
+        """INV-7: the first answer was lost."""
         worker, claimed = work.queue_and_take(store)
         work.end(store, worker, claimed, how)
         before = snapshot(store)
@@ -740,7 +733,7 @@ class LateCompletions:
     def test_finishing_twice_is_accepted_while_another_holds_the_run(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R4, INV-5: the run has gone on since, and stays where it is."""
+        """INV-5: the run has gone on since, and stays where it is."""
         worker, claimed = work.queue_and_take(store)
         work.end(store, worker, claimed, RETRYABLE)
         work.fire_retries(store, clock)
@@ -754,7 +747,7 @@ class LateCompletions:
     def test_a_lost_owner_changes_nothing_and_its_word_is_kept(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R4, INV-5, INV-10: also when it succeeded; the run goes on in other hands."""
+        """INV-5, INV-10: also when it succeeded; the run goes on in other hands."""
         worker, claimed, heir = taken_over(store, clock)
         before = snapshot(store).without_audit()
         late = finish(
@@ -777,7 +770,7 @@ class LateCompletions:
         )
 
     def test_a_late_word_is_kept_once(self, store: Store, clock: ManualClock) -> None:
-        """R4: whatever else is said after it, and however often."""
+        """Whatever else is said after it, and however often."""
         worker, claimed, _ = taken_over(store, clock)
         assert REFUSED == work.end(store, worker, claimed, Succeeded("1"))
         clock.advance(1)
@@ -790,7 +783,7 @@ class LateCompletions:
         assert 1 == len(steps.audit(store, action="attempt.refused"))
 
     def test_a_late_word_about_a_run_that_the_claim_has_closed(self, store: Store) -> None:
-        """R4, INV-7: a second, other end is refused; the outcome stays."""
+        """INV-7: a second, other end is refused; the outcome stays."""
         worker, claimed = work.queue_and_take(store)
         work.end(store, worker, claimed, Succeeded("1"))
 
@@ -803,7 +796,7 @@ class LateCompletions:
         assert (AttemptState.FAILED, "after all") == (attempt.late.state, attempt.late.error)
 
     def test_a_claim_of_somebody_else_can_not_be_finished(self, store: Store) -> None:
-        """R4, INV-5: the right fence in the wrong hands."""
+        """INV-5: the right fence in the wrong hands."""
         worker, claimed = work.queue_and_take(store)
         other = work.join_worker(store)
 
@@ -814,7 +807,7 @@ class LateCompletions:
         assert REFUSED == work.end(store, other, claimed, Succeeded())
 
     def test_a_run_that_nobody_knows_can_not_be_finished(self, store: Store) -> None:
-        """R4: and the refusal is on the trail."""
+        """And the refusal is on the trail."""
         worker, claimed = work.queue_and_take(store)
         unknown = replace(finish(claimed, Succeeded()), hold=ClaimRef(run_id("nobody"), 1))
 
@@ -825,7 +818,7 @@ class LateCompletions:
     def test_an_expired_worker_may_still_finish_what_nobody_has_settled(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R4, INV-7: work that was done is not thrown away."""
+        """INV-7: work that was done is not thrown away."""
         worker, claimed = work.queue_and_take(store)
         clock.advance(2 * WORKER_TTL_US)
 
@@ -833,7 +826,6 @@ class LateCompletions:
         assert RunState.SUCCEEDED == work.get_run(store, claimed.record.id).state
 
     def test_nothing_to_finish_is_nothing_done(self, store: Store) -> None:
-        """R4."""
         assert () == store.finish_runs(work.join_worker(store), []).results
 
 
@@ -900,7 +892,7 @@ class FinishingWithin:
     def test_own_rows_and_the_end_of_the_run_commit_together(
         self, store: Store, invoices: str
     ) -> None:
-        """E4: one business result."""
+        """One business result."""
         worker, claimed = work.queue_and_take(store)
 
         with store.transaction(SECOND_US) as lent:
@@ -915,7 +907,7 @@ class FinishingWithin:
     def test_own_rows_are_undone_when_the_run_is_somebody_elses(
         self, store: Store, clock: ManualClock, invoices: str
     ) -> None:
-        """E4, INV-4, INV-5: the one who has it now writes them."""
+        """INV-4, INV-5: the one who has it now writes them."""
         worker, claimed = work.queue_and_take(store)
         lose(store, clock)
         work.fire_retries(store, clock)
@@ -933,7 +925,7 @@ class FinishingWithin:
             assert [(2,)] == lent.execute("SELECT number FROM invoice")
 
     def test_an_end_within_is_like_any_other(self, store: Store) -> None:
-        """E4, E6, R2: with all that its attempt still had to tell."""
+        """With all that its attempt still had to tell."""
         worker, claimed = work.queue_and_take(store)
         check = check_of(claimed.record, claimed.fence)
 
@@ -957,7 +949,7 @@ class FinishingWithin:
         assert [] == store.check()
 
     def test_an_attempt_may_end_badly_within(self, store: Store) -> None:
-        """E4: what it has written stays, and it is tried again."""
+        """What it has written stays, and it is tried again."""
         worker, claimed = work.queue_and_take(store)
 
         with store.transaction(SECOND_US) as lent:
@@ -967,7 +959,7 @@ class FinishingWithin:
         assert [] == store.check()
 
     def test_the_attempt_goes_on_when_the_caller_fails(self, store: Store) -> None:
-        """E4, INV-18: neither his rows nor the end."""
+        """INV-18: neither his rows nor the end."""
         worker, claimed = work.queue_and_take(store)
         before = snapshot(store)
 
@@ -981,7 +973,6 @@ class FinishingWithin:
     def test_the_attempt_goes_on_when_the_commit_comes_too_late(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D3, E4."""
         worker, claimed = work.queue_and_take(store)
 
         with pytest.raises(StoreUnavailable), store.transaction(SECOND_US) as lent:
@@ -991,7 +982,7 @@ class FinishingWithin:
         assert RunState.RUNNING is work.get_run(store, claimed.run_id).state
 
     def test_who_lost_the_run_writes_nothing(self, store: Store, clock: ManualClock) -> None:
-        """E4, INV-5: not even who keeps the refusal to himself."""
+        """INV-5: not even who keeps the refusal to himself."""
         worker, claimed = work.queue_and_take(store)
         lose(store, clock)
         before = snapshot(store)
@@ -1006,7 +997,7 @@ class FinishingWithin:
         assert before == snapshot(store)
 
     def test_an_attempt_that_has_ended_does_not_end_again(self, store: Store) -> None:
-        """E4, INV-6: whatever it would write is written already."""
+        """INV-6: whatever it would write is written already."""
         worker, claimed = work.queue_and_take(store)
         written(store, worker, claimed, "first")
         before = snapshot(store)
@@ -1017,7 +1008,7 @@ class FinishingWithin:
         assert before == snapshot(store)
 
     def test_who_did_not_hear_of_the_commit_may_say_the_end_again(self, store: Store) -> None:
-        """E4, INV-17: by itself, and nothing happens twice."""
+        """INV-17: by itself, and nothing happens twice."""
         worker, claimed = work.queue_and_take(store)
         written(store, worker, claimed, "first")
         before = snapshot(store)
@@ -1026,7 +1017,7 @@ class FinishingWithin:
         assert before == snapshot(store)
 
     def test_nothing_comes_after_the_last_word(self, store: Store) -> None:
-        """E4: what the run did is decided by then."""
+        """What the run did is decided by then."""
         worker, claimed = work.queue_and_take(store)
 
         with store.transaction(SECOND_US) as lent:
@@ -1040,7 +1031,7 @@ class FinishingWithin:
     def test_whoever_waits_for_the_run_is_let_through_afterwards(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E4, O1: no gate is opened inside the caller's transaction."""
+        """No gate is opened inside the caller's transaction."""
         record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
         claimed = work.take_one(store, worker)
@@ -1053,7 +1044,6 @@ class FinishingWithin:
         assert [] == store.check()
 
     def test_a_transaction_that_nobody_lent_is_refused(self, store: Store) -> None:
-        """E4."""
         worker, claimed = work.queue_and_take(store)
 
         for within in (None, object()):

@@ -41,7 +41,7 @@ class Sealing:
     """What the sealing port promises."""
 
     def test_every_entry_is_sealed_once_in_its_order(self, store: Store) -> None:
-        """A2: stretch by stretch, each chained to the one before it."""
+        """Stretch by stretch, each chained to the one before it."""
         for name in ("a", "b", "c"):
             steps.pause(store, steps.create(store, name))
         fence = steps.own(store, (Lane.BACKFILL,))
@@ -58,7 +58,7 @@ class Sealing:
     def test_what_is_written_later_gets_the_next_seal(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A2: with the time of the sealing, and who did it."""
+        """With the time of the sealing, and who did it."""
         fence = steps.own(store, (Lane.BACKFILL,))
         record = steps.create(store)
         seal(store, fence)
@@ -73,13 +73,12 @@ class Sealing:
         assert [] == traces(store)
 
     def test_a_trail_without_entries_has_nothing_to_seal(self, store: Store) -> None:
-        """A2."""
         fence = steps.own(store, (Lane.BACKFILL,))
 
         assert (None, []) == (seal(store, fence), store.list_seals(0, 100))
 
     def test_seals_and_entries_are_read_in_pages(self, store: Store) -> None:
-        """A2: oldest first, after a number."""
+        """Oldest first, after a number."""
         fence = steps.own(store, (Lane.BACKFILL,))
         for name in ("a", "b", "c"):
             steps.create(store, name)
@@ -98,7 +97,7 @@ class Sealing:
     def test_whoever_lacks_the_maintenance_lease_seals_nothing(
         self, store: Store, clock: ManualClock, owner: str
     ) -> None:
-        """A2, INV-5: one sealer at a time; it is the backfill lease of shard 0."""
+        """INV-5: one sealer at a time; it is the backfill lease of shard 0."""
         steps.create(store)
         lanes = (Lane.LIVE, Lane.CATCH_UP) if owner == "another lane" else tuple(Lane)
         fence = steps.own(store, lanes)
@@ -125,7 +124,7 @@ class FollowingTheTrail:
     """What the trailing port promises."""
 
     def test_who_follows_sees_every_entry_once_in_its_order(self, store: Store) -> None:
-        """A2: however small the pages."""
+        """However small the pages."""
         for name in ("a", "b", "c"):
             steps.pause(store, steps.create(store, name))
         written = [one.number for one in store.list_audit(AuditFilter())]
@@ -134,7 +133,7 @@ class FollowingTheTrail:
         assert sorted(written)[3:] == followed(store, after=sorted(written)[2])
 
     def test_entries_are_the_same_as_those_that_are_listed(self, store: Store) -> None:
-        """A2: one trail, read in two directions."""
+        """One trail, read in two directions."""
         steps.pause(store, steps.create(store))
         page = store.follow_audit(AuditAfter(after=0))
 
@@ -143,7 +142,7 @@ class FollowingTheTrail:
     def test_an_entry_tells_from_which_address_and_by_what_an_order_came(
         self, store: Store
     ) -> None:
-        """A2: whether it was about one thing or about several at once."""
+        """Whether it was about one thing or about several at once."""
         steps.pause(store, steps.create(store))
         runs = add_runs(new_run(None, "a"), new_run(None, "b"))
         store.add_runs(replace(runs, actor=ADA))
@@ -157,7 +156,7 @@ class FollowingTheTrail:
         }
 
     def test_who_begins_now_sees_what_comes(self, store: Store) -> None:
-        """A2: and nothing of what was."""
+        """And nothing of what was."""
         record = steps.create(store)
         now = store.follow_audit(AuditAfter(after=None))
         steps.pause(store, record)
@@ -168,14 +167,13 @@ class FollowingTheTrail:
         ]
 
     def test_an_empty_trail_ends_where_it_begins(self, store: Store) -> None:
-        """A2."""
         for after in (None, 0):
             page = store.follow_audit(AuditAfter(after=after))
 
             assert ((), 0) == (page.entries, page.through)
 
     def test_who_follows_one_tenant_passes_over_the_others(self, store: Store) -> None:
-        """L2: also their entries count as looked at, or one would look at them for ever."""
+        """Also their entries count as looked at, or one would look at them for ever."""
         steps.create(store, "theirs", tenant="them")
         steps.create(store, "ours", tenant="us")
         steps.create(store, "theirs too", tenant="them")

@@ -51,7 +51,7 @@ class Backfilling:
     def test_holes_are_filled_with_the_one_run_that_each_can_have(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M2, INV-3: on the lane of backfills, and in order."""
+        """INV-3: on the lane of backfills, and in order."""
         record = past(store, clock)
         backfill = begun(store, record)
 
@@ -78,7 +78,6 @@ class Backfilling:
     def test_a_step_goes_on_where_the_last_one_ended(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M2."""
         record = past(store, clock)
         backfill = begun(store, record)
         fence = steps.own(store)
@@ -90,7 +89,6 @@ class Backfilling:
         assert SLOTS == len(store.list_slots(backfill.id, None, 100))
 
     def test_the_newest_may_come_first(self, store: Store, clock: ManualClock) -> None:
-        """M2."""
         record = past(store, clock)
         backfill = begun(store, record, order=BackfillOrder.NEWEST)
 
@@ -112,7 +110,7 @@ class Backfilling:
         assert 2 == len(runs_of(store, record))
 
     def test_a_stale_owner_makes_nothing(self, store: Store, clock: ManualClock) -> None:
-        """INV-5, F4."""
+        """INV-5."""
         record = past(store, clock)
         backfill = begun(store, record)
         fence = steps.own(store)
@@ -125,7 +123,7 @@ class Backfilling:
     def test_what_has_succeeded_or_is_open_is_passed_over(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M2, INV-3: no duplicates of runs that exist, looked at when their turn has come."""
+        """INV-3: no duplicates of runs that exist, looked at when their turn has come."""
         record = past(store, clock)
         first = begun(store, record)
         fence = steps.own(store)
@@ -146,7 +144,7 @@ class Backfilling:
     def test_what_failed_gets_another_run_that_names_the_first(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M2, A3: the lineage is kept, and the first run is what it was."""
+        """The lineage is kept, and the first run is what it was."""
         record = past(store, clock)
         fence = steps.own(store)
         step(store, begun(store, record), fence=fence, count=1)
@@ -170,7 +168,7 @@ class Backfilling:
     def test_what_has_succeeded_is_made_again_only_on_purpose(
         self, store: Store, clock: ManualClock, mode: BackfillMode
     ) -> None:
-        """M2: redo, with its class chosen."""
+        """Redo, with its class chosen."""
         record = past(store, clock)
         fence = steps.own(store)
         step(store, begun(store, record), fence=fence, count=1)
@@ -184,7 +182,6 @@ class Backfilling:
     def test_a_class_that_was_not_chosen_is_passed_over(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M2."""
         record = past(store, clock)
         backfill = begun(store, record, classes=frozenset((BackfillOccurrenceKind.FAILED,)))
 
@@ -195,7 +192,7 @@ class Backfilling:
         )
 
     def test_no_more_are_open_than_may_be(self, store: Store, clock: ManualClock) -> None:
-        """M2: its concurrency; the next come when some are over."""
+        """Its concurrency; the next come when some are over."""
         record = past(store, clock)
         backfill = begun(store, record, concurrency=2)
         fence = steps.own(store)
@@ -207,7 +204,7 @@ class Backfilling:
         assert 2 == seen(store, backfill).open
 
     def test_no_more_are_made_than_the_rate_allows(self, store: Store, clock: ManualClock) -> None:
-        """M2, M3: whoever steps says how many that are."""
+        """Whoever steps says how many that are."""
         record = past(store, clock)
         backfill = begun(store, record)
         fence = steps.own(store)
@@ -218,7 +215,6 @@ class Backfilling:
     def test_it_goes_on_while_its_schedule_is_paused(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M2."""
         record = past(store, clock)
         steps.pause(store, steps.look(store, record))
 
@@ -227,7 +223,7 @@ class Backfilling:
     def test_it_is_called_off_when_its_schedule_is_deleted(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S3, INV-13: a deleted schedule makes no runs."""
+        """INV-13: a deleted schedule makes no runs."""
         record = past(store, clock)
         backfill = begun(store, record)
         steps.delete(store, steps.look(store, record))
@@ -240,7 +236,7 @@ class Backfilling:
 
     @pytest.mark.parametrize("policy", [one for one in Overlap if one is not Overlap.SERIALIZE])
     def test_it_is_in_nobodys_way(self, store: Store, clock: ManualClock, policy: Overlap) -> None:
-        """M3: what the timetable brings does not wait for it, and is not skipped because of it."""
+        """What the timetable brings does not wait for it, and is not skipped because of it."""
         record = past(store, clock, overlap=policy)
         step(store, begun(store, record))
 
@@ -249,14 +245,13 @@ class Backfilling:
         assert (1, 0) == (record.fires, record.overlaps)
 
     def test_it_waits_for_a_business_key(self, store: Store, clock: ManualClock) -> None:
-        """O1: serialize means it, whoever asks."""
+        """Serialize means it, whoever asks."""
         record = past(store, clock, overlap=Overlap.SERIALIZE, serialize_by="account:7")
         step(store, begun(store, record), count=2)
 
         assert ["queued", "blocked"] == [str(run.state) for run in runs_of(store, record)]
 
     def test_live_runs_go_first(self, store: Store, clock: ManualClock) -> None:
-        """M3."""
         record = past(store, clock)
         step(store, begun(store, record), count=1)
         live = work.queue(store, "live")
@@ -281,7 +276,7 @@ class BackfillOrders:
     def test_the_same_id_for_another_schedule_is_refused(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """INV-17, L2: nobody is shown what somebody else has ordered under it."""
+        """INV-17: nobody is shown what somebody else has ordered under it."""
         record = past(store, clock)
         first = begun(store, record)
 
@@ -290,7 +285,7 @@ class BackfillOrders:
         assert [first] == store.list_backfills(TENANT_DEFAULT, None, 10)
 
     def test_it_can_be_paused_throttled_and_resumed(self, store: Store, clock: ManualClock) -> None:
-        """M2, A1: each order on record, with who and why."""
+        """Each order on record, with who and why."""
         record = past(store, clock)
         backfill = begun(store, record)
         fence = steps.own(store)
@@ -309,7 +304,6 @@ class BackfillOrders:
         ]
 
     def test_it_can_be_called_off_and_its_runs_stay(self, store: Store, clock: ManualClock) -> None:
-        """M2."""
         record = past(store, clock)
         backfill = begun(store, record)
         fence = steps.own(store)
@@ -323,7 +317,7 @@ class BackfillOrders:
             order(store, seen(store, backfill), status=BackfillStatus.ACTIVE)
 
     def test_it_is_forgotten_with_its_schedule(self, store: Store, clock: ManualClock) -> None:
-        """D6: what was done about occurrences, too; not before the schedule is."""
+        """What was done about occurrences, too; not before the schedule is."""
         record = past(store, clock)
         backfill = begun(store, record, classes=frozenset((BackfillOccurrenceKind.FAILED,)))
         fence = steps.own(store, ttl_us=10 * HOUR_US)
@@ -340,7 +334,6 @@ class BackfillOrders:
         assert [] == store.list_slots(backfill.id, None, 100)
 
     def test_who_was_slower_is_refused(self, store: Store, clock: ManualClock) -> None:
-        """S4."""
         backfill = begun(store, past(store, clock))
         order(store, backfill, per_minute=5)
 
@@ -348,7 +341,7 @@ class BackfillOrders:
             order(store, backfill, per_minute=7)
 
     def test_another_tenant_has_no_part_in_it(self, store: Store, clock: ManualClock) -> None:
-        """L2, INV-20."""
+        """INV-20."""
         record = past(store, clock)
         backfill = begun(store, record)
 
@@ -362,7 +355,7 @@ class BackfillOrders:
     def test_occurrences_are_told_by_what_is_known_of_them(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M2: the plan, before anything is made."""
+        """The plan, before anything is made."""
         record = past(store, clock)
         step(store, begun(store, record), count=3)
         finish_one(store)

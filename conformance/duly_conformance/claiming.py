@@ -44,7 +44,7 @@ class Claiming:
     def test_a_claim_binds_a_queued_run_to_its_worker(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R2, R4: it is out of the queue, and the record says who holds it since when."""
+        """It is out of the queue, and the record says who holds it since when."""
         run_id = work.queue(store, arguments='{"to":"ada"}')
         worker = work.join_worker(store)
         clock.advance(5)
@@ -81,7 +81,7 @@ class Claiming:
     def test_a_run_of_a_schedule_comes_with_its_arguments(
         self, store: Store, clock: ManualClock, arguments: str
     ) -> None:
-        """T1: those of the definition under which it fired, whatever has become of that since."""
+        """Those of the definition under which it fired, whatever has become of that since."""
         record = steps.create(store, arguments='{"to":"nobody"}')
         edited = steps.edit(store, record, definition(arguments=arguments))
         fired = steps.fire_due(store, clock, edited)
@@ -94,7 +94,7 @@ class Claiming:
         assert claimed.record == work.get_run(store, claimed.run_id)
 
     def test_no_run_is_given_to_two_workers(self, store: Store) -> None:
-        """R4, INV-4."""
+        """INV-4."""
         queued = {work.queue(store, f"{number}") for number in range(7)}
         workers = [work.join_worker(store) for _ in range(3)]
 
@@ -104,7 +104,7 @@ class Claiming:
         assert len(queued) == len(taken)
 
     def test_nothing_is_claimed_beyond_the_limit(self, store: Store) -> None:
-        """R4: a worker claims for its free slots alone."""
+        """A worker claims for its free slots alone."""
         for number in range(3):
             work.queue(store, f"{number}")
         worker = work.join_worker(store)
@@ -117,7 +117,7 @@ class Claiming:
     def test_who_is_not_alive_gets_nothing(
         self, store: Store, clock: ManualClock, fate: str
     ) -> None:
-        """R4, INV-5: by the store's clock, at the very instant of the expiry."""
+        """INV-5: by the store's clock, at the very instant of the expiry."""
         worker = work.join_worker(store)
         if fate == "left":
             store.leave(worker)
@@ -139,7 +139,7 @@ class Claiming:
     def test_fences_grow_with_every_claim_and_attempts_with_every_start(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R1, INV-5: a claim that is given back unstarted has used no attempt number up."""
+        """INV-5: a claim that is given back unstarted has used no attempt number up."""
         work.queue(store)
         worker = work.join_worker(store, ttl_us=HOUR_US)
         seen = []
@@ -162,7 +162,7 @@ class Claiming:
     def test_a_run_has_begun_when_it_was_claimed_first(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R2, R6: later claims do not move it."""
+        """Later claims do not move it."""
         worker, first = work.queue_and_take(store)
         began_at = clock.now_us()
         work.end(store, worker, first, ReturnedToQueue(Reason.SHUTDOWN, is_started=True))
@@ -175,7 +175,7 @@ class Claiming:
     def test_a_deadline_is_set_by_the_time_out_that_held_at_the_claim(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R6: a policy that is registered later is for later claims."""
+        """A policy that is registered later is for later claims."""
         store.register_policies({"remind": TaskPolicy(timeout_us=SECOND_US)})
         worker = work.join_worker(store, ttl_us=HOUR_US)
         first = work.queue(store)
@@ -188,17 +188,16 @@ class Claiming:
         assert [first] == [lost.hold.run_id for lost in work.lost_claims(store)]
 
     def test_a_registered_task_is_known_by_name(self, store: Store) -> None:
-        """S6."""
         store.register_policies({"remind": TaskPolicy(), "clean": TaskPolicy()})
 
         assert ["clean", "remind"] == store.list_tasks()
 
 
 class Order:
-    """What `claim_runs` promises about queues and the order within them (R8)."""
+    """What `claim_runs` promises about queues and the order within them."""
 
     def test_more_urgent_runs_come_first(self, store: Store) -> None:
-        """R8: the lower number is the more urgent one."""
+        """The lower number is the more urgent one."""
         late, urgent, usual = (
             work.queue(store, f"{priority}", priority=priority) for priority in (9, 0, 4)
         )
@@ -208,7 +207,7 @@ class Order:
     def test_among_equals_the_one_that_fell_due_first_is_first(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R8: and those of one instant by their id."""
+        """And those of one instant by their id."""
         first = work.queue(store, "z")
         clock.advance(1)
         same = sorted([work.queue(store, "b"), work.queue(store, "c")])
@@ -224,7 +223,7 @@ class Order:
         queues: tuple[str, ...] | None,
         without: frozenset[str],
     ) -> None:
-        """R8: what is less urgent waits all the same, and nothing is passed over for ever."""
+        """What is less urgent waits all the same, and nothing is passed over for ever."""
         crowd = [work.queue(store, f"crowd {number}", priority=4) for number in range(4)]
         less = work.queue(store, "less urgent", priority=5)
         clock.advance(1)
@@ -242,7 +241,7 @@ class Order:
         assert [less] == work.take_ids(store, worker, newest_first=True, **ways)
 
     def test_what_is_caught_up_comes_after_what_is_live(self, store: Store) -> None:
-        """M3, R8: whatever their priorities."""
+        """Whatever their priorities."""
         past = work.queue(store, "past", lane=Lane.BACKFILL, priority=0)
         missed = work.queue(store, "missed", lane=Lane.CATCH_UP, priority=0)
         live = work.queue(store, "live", priority=9)
@@ -250,7 +249,7 @@ class Order:
         assert [live, missed, past] == work.take_ids(store, work.join_worker(store))
 
     def test_a_run_tells_whether_it_is_live(self, store: Store) -> None:
-        """M3: without its record, and as its record says."""
+        """Without its record, and as its record says."""
         for lane in Lane:
             work.queue(store, str(lane), lane=lane)
 
@@ -260,7 +259,7 @@ class Order:
         assert list(Lane) == [claimed.record.lane for claimed in taken]
 
     def test_only_the_queues_that_are_asked_for_are_taken_from(self, store: Store) -> None:
-        """R8: in the order given, each emptied before the next."""
+        """In the order given, each emptied before the next."""
         for name in ("a", "b", "c"):
             for number in range(2):
                 work.queue(store, f"{name}{number}", queue=name)
@@ -273,7 +272,6 @@ class Order:
         assert [] == work.take(store, worker, queues=())
 
     def test_without_a_choice_all_queues_are_taken_from_by_name(self, store: Store) -> None:
-        """R8."""
         for name in ("b", "c", "a"):
             work.queue(store, name, queue=name)
 
@@ -288,7 +286,7 @@ class Order:
     def test_rotation_lets_another_queue_be_first(
         self, store: Store, rotation: int, order: str, queues: tuple[str, ...] | None
     ) -> None:
-        """R8: no queue starves behind another."""
+        """No queue starves behind another."""
         for name in ("a", "b", "c"):
             work.queue(store, name, queue=name)
 
@@ -297,7 +295,7 @@ class Order:
         assert list(order) == [claimed.record.call.queue for claimed in taken]
 
     def test_a_queue_gives_no_more_than_its_limit(self, store: Store) -> None:
-        """R8: one that is not named has no limit of its own."""
+        """One that is not named has no limit of its own."""
         for name in ("a", "b"):
             for number in range(3):
                 work.queue(store, f"{name}{number}", queue=name)
@@ -307,13 +305,12 @@ class Order:
         assert ["a", "b", "b", "b"] == [claimed.record.call.queue for claimed in taken]
 
     def test_a_queue_limit_of_nothing_gives_nothing(self, store: Store) -> None:
-        """R8."""
         work.queue(store)
 
         assert [] == work.take(store, work.join_worker(store), queue_limits={"default": 0})
 
     def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(self, store: Store) -> None:
-        """R8: whether it is asked for or not; what runs goes on."""
+        """Whether it is asked for or not; what runs goes on."""
         worker, running = work.queue_and_take(store)
         waits = work.queue(store, "b")
         store.pause_queue("default", ADA)
@@ -330,7 +327,7 @@ class Order:
     def test_runs_that_a_worker_is_to_do_without_take_no_place(
         self, store: Store, queues: tuple[str, ...] | None
     ) -> None:
-        """R8, S6: they stay for those who know them, and others are claimed past them."""
+        """They stay for those who know them, and others are claimed past them."""
         left = [
             work.queue(store, task, task=task, priority=number)
             for number, task in enumerate(("new", "newer"))
@@ -349,7 +346,7 @@ class Order:
     def test_what_is_given_back_goes_behind_those_that_are_due_already(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R9: behind its priority, and before the less urgent."""
+        """Behind its priority, and before the less urgent."""
         worker, back = work.queue_and_take(store)
         clock.advance(1)
         others = [work.queue(store, "b"), work.queue(store, "z", priority=9)]
@@ -367,7 +364,7 @@ ENDS = pytest.mark.parametrize("end", [{}, {"newest_first": True}], ids=["oldest
 
 
 class FairShares:
-    """What `claim_runs` promises to tenants of whom one has more than his share (R8, INV-22)."""
+    """What `claim_runs` promises to tenants of whom one has more than his share (INV-22)."""
 
     @pytest.mark.parametrize("queues", [None, ("default",), ("other", "default")])
     @ENDS
@@ -384,7 +381,7 @@ class FairShares:
         flooding: str,
         other: str,
     ) -> None:
-        """R8, INV-22: who has one run gets it with the next claim after one that came back full."""
+        """INV-22: who has one run gets it with the next claim after one that came back full."""
         _queue_many(store, 30, flooding)
         worker = work.join_worker(store)
         full = store.claim_runs(ClaimRuns(worker=worker, limit=4, queues=queues))
@@ -405,7 +402,6 @@ class FairShares:
     def test_tenants_have_even_shares_of_a_claim(
         self, store: Store, limit: int, shares: list[int], end: dict[str, Any]
     ) -> None:
-        """R8."""
         for tenant in ("a", TENANT_DEFAULT, "b"):
             _queue_many(store, 9, tenant)
 
@@ -414,7 +410,7 @@ class FairShares:
         assert shares == sorted(_by_tenant(taken).values())
 
     def test_what_one_leaves_goes_to_the_others(self, store: Store) -> None:
-        """R8: no slot stays empty for the sake of fairness."""
+        """No slot stays empty for the sake of fairness."""
         _queue_many(store, 1, "a")
         _queue_many(store, 20, "b")
         _queue_many(store, 3, "c")
@@ -427,7 +423,7 @@ class FairShares:
     def test_the_order_within_a_tenant_stays(
         self, store: Store, clock: ManualClock, end: dict[str, Any]
     ) -> None:
-        """R8: who has waited longest goes first, or who came last."""
+        """Who has waited longest goes first, or who came last."""
         queued: dict[str, list[RunId]] = {"a": [], "b": []}
         for number in range(5):
             for tenant, own in queued.items():
@@ -441,7 +437,7 @@ class FairShares:
             assert (own[:1:-1] if end else own[:3]) == found
 
     def test_priorities_come_before_tenants(self, store: Store) -> None:
-        """R8: what is more urgent goes first, whosever it is; what is less waits."""
+        """What is more urgent goes first, whosever it is; what is less waits."""
         _queue_many(store, 6, "a", priority=4)
         _queue_many(store, 2, "b", priority=3)
         _queue_many(store, 6, "c", priority=5)
@@ -451,7 +447,7 @@ class FairShares:
         assert {"a": 3, "c": 1} == _by_tenant(_take(store, worker, 4))
 
     def test_tenants_take_turns_when_there_is_one_slot(self, store: Store) -> None:
-        """R8: each answer says who was served last, and the next claim begins behind him."""
+        """Each answer says who was served last, and the next claim begins behind him."""
         for tenant in ("a", TENANT_DEFAULT, "b"):
             _queue_many(store, 4, tenant)
         worker, served, turns = work.join_worker(store), IN_A_CROWD, ""
@@ -463,7 +459,7 @@ class FairShares:
         assert "abdabd" == turns
 
     def test_tenants_that_do_not_fit_into_a_claim_have_the_next(self, store: Store) -> None:
-        """R8: twenty tenants, five slots, four claims."""
+        """Twenty tenants, five slots, four claims."""
         for number in range(20):
             _queue_many(store, 3, f"tenant {number}")
         worker, served = work.join_worker(store), IN_A_CROWD
@@ -476,7 +472,7 @@ class FairShares:
         assert 20 == len(met) == len(set(met))
 
     def test_queues_keep_turns_of_their_own(self, store: Store) -> None:
-        """R8: a tenant has his turn in each queue, whichever claim serves that."""
+        """A tenant has his turn in each queue, whichever claim serves that."""
         for queue in ("first", "second"):
             for tenant in ("a", "b"):
                 _queue_many(store, 4, tenant, queue, queue=queue)
@@ -496,7 +492,7 @@ class FairShares:
     def test_tenants_whose_runs_are_passed_over_are_in_nobodys_way(
         self, store: Store, queues: tuple[str, ...] | None, end: dict[str, Any]
     ) -> None:
-        """R8, S6: however many of them come first."""
+        """However many of them come first."""
         for tenant in "abcdef":
             _queue_many(store, 2, tenant, task="new")
         known = work.queue(store, "known", tenant="z")
@@ -512,7 +508,6 @@ class FairShares:
     def test_a_run_stands_in_its_tenants_line_however_it_got_there(
         self, store: Store, clock: ManualClock, way: str
     ) -> None:
-        """R8."""
         one = _queued_as(store, clock, way)
         _queue_many(store, 9, TENANT_DEFAULT)
         clock.advance(1)
@@ -524,7 +519,7 @@ class FairShares:
         assert one in [claimed.run_id for claimed in taken]
 
     def test_a_queued_run_is_cancelled_whosever_it_is(self, store: Store) -> None:
-        """R9: it is found in its line."""
+        """It is found in its line."""
         one = work.queue(store, "one", tenant=THEIRS)
         _queue_many(store, 2, THEIRS)
 
@@ -536,7 +531,7 @@ class FairShares:
 
 
 class ReservedLanes:
-    """What `claim_runs` promises to lanes behind the live one (M3)."""
+    """What `claim_runs` promises to lanes behind the live one."""
 
     @pytest.mark.parametrize("queues", [None, ("default",)])
     @pytest.mark.parametrize(
@@ -554,7 +549,7 @@ class ReservedLanes:
         first_lane: Lane,
         lanes: list[Lane],
     ) -> None:
-        """M3: and goes on with the others, so that no slot stays empty."""
+        """And goes on with the others, so that no slot stays empty."""
         for lane in Lane:
             for number in range(2):
                 work.queue(store, f"{lane} {number}", lane=lane, priority=9 - number)
@@ -570,7 +565,6 @@ class ReservedLanes:
         assert [8, 9] * 3 == [record.call.priority for record in taken]
 
     def test_tenants_share_within_another_lane(self, store: Store) -> None:
-        """M3, R8."""
         _queue_many(store, 4, "a", lane=Lane.CATCH_UP)
         _queue_many(store, 4, "b", lane=Lane.CATCH_UP)
         _queue_many(store, 4, "c")
@@ -637,7 +631,7 @@ class TakingOutOfService(AtPlaces):
     def test_it_claims_nothing_more_and_finishes_what_it_holds(
         self, store: Store, standing: WorkerStatus
     ) -> None:
-        """A1: from the commit on, whether it has heard of it or not; others go on."""
+        """From the commit on, whether it has heard of it or not; others go on."""
         worker, claimed = work.queue_and_take(store, "held")
         other, left = work.join_worker(store, process=2), work.queue(store, "left")
 
@@ -650,7 +644,7 @@ class TakingOutOfService(AtPlaces):
 
     @EITHER
     def test_its_beat_tells_it(self, store: Store, standing: WorkerStatus) -> None:
-        """A1: it is alive all the same, and everybody can see it."""
+        """It is alive all the same, and everybody can see it."""
         worker = work.join_worker(store)
         assert store.beat(Heartbeat(worker=worker)).standing is None
 
@@ -662,7 +656,6 @@ class TakingOutOfService(AtPlaces):
 
     @EITHER
     def test_it_can_be_put_back(self, store: Store, standing: WorkerStatus) -> None:
-        """A1."""
         worker, queued = work.join_worker(store), work.queue(store)
         order(store, worker, standing)
 
@@ -672,7 +665,7 @@ class TakingOutOfService(AtPlaces):
         assert [queued] == work.take_ids(store, worker)
 
     def test_who_ordered_it_and_why_is_on_record(self, store: Store) -> None:
-        """A2: once, though it is ordered twice."""
+        """Once, though it is ordered twice."""
         worker = work.join_worker(store)
 
         order(store, worker, WorkerStatus.DRAINING)
@@ -690,7 +683,7 @@ class TakingOutOfService(AtPlaces):
         assert entries[0].after["fenced"]
 
     def test_fenced_off_it_loses_what_it_holds(self, store: Store) -> None:
-        """A1, E2, INV-11: by the rules for any lost claim; what it still says is refused."""
+        """INV-11: by the rules for any lost claim; what it still says is refused."""
         worker, safe = work.queue_and_take(store, "safe")
         store.register_policies({"remind": effects.UNSAFE})
         work.queue(store, "unsafe")
@@ -713,7 +706,7 @@ class TakingOutOfService(AtPlaces):
         assert [] == store.check()
 
     def test_a_process_that_joins_anew_stays_in_quarantine(self, store: Store) -> None:
-        """A1: by host and process; one that is started in its place is not."""
+        """By host and process; one that is started in its place is not."""
         worker, queued = work.join_worker(store, process=7), work.queue(store)
         order(store, worker, WorkerStatus.QUARANTINED, is_fenced=True)
 
@@ -725,13 +718,13 @@ class TakingOutOfService(AtPlaces):
         assert store.beat(Heartbeat(worker=work.join_worker(store, process=7))).standing is None
 
     def test_a_process_in_its_place_is_in_service(self, store: Store) -> None:
-        """A1: what is wrong with a process ends with it."""
+        """What is wrong with a process ends with it."""
         order(store, work.join_worker(store, process=7), WorkerStatus.QUARANTINED)
 
         assert store.beat(Heartbeat(worker=work.join_worker(store, process=8))).standing is None
 
     def test_a_whole_host_can_be_in_quarantine(self, store: Store, clock: ManualClock) -> None:
-        """A1: those that are there, and those that are started there; others are not."""
+        """Those that are there, and those that are started there; others are not."""
         here, there = (
             work.join_worker(store, host="here"),
             work.join_worker(store, host="there", process=2),
@@ -753,7 +746,7 @@ class TakingOutOfService(AtPlaces):
         ]
 
     def test_a_worker_out_of_service_serves_no_task(self, store: Store) -> None:
-        """R9: nobody leaves a run to it."""
+        """Nobody leaves a run to it."""
         worker = work.join_worker(store, tasks=("remind",))
         assert store.is_served("remind", "default")
 
@@ -762,7 +755,7 @@ class TakingOutOfService(AtPlaces):
         assert not store.is_served("remind", "default")
 
     def test_an_order_wakes_it(self, store: Store) -> None:
-        """A1: it hears of it at once, and not with its next beat by itself."""
+        """It hears of it at once, and not with its next beat by itself."""
         place = self.place(store, MemberKind.WORKER)
         try:
             worker = work.join_worker(store, wake_address=place.address)

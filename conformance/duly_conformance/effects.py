@@ -101,7 +101,7 @@ class PermittingEffects:
     def test_a_permission_is_on_record_before_it_is_used(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E2, R2: on the claim, the first time, and in the ledger as intended."""
+        """On the claim, the first time, and in the ledger as intended."""
         worker, claimed = taken(store)
         at = clock.now_us()
 
@@ -126,7 +126,6 @@ class PermittingEffects:
         assert [] == store.check()
 
     def test_all_effects_at_once_need_no_key_and_leave_no_entry(self, store: Store) -> None:
-        """E2."""
         worker, claimed = taken(store)
 
         assert Grant.GRANTED is begin(store, worker, claimed, None).grant
@@ -139,7 +138,7 @@ class PermittingEffects:
     def test_who_no_longer_holds_the_run_gets_no_permission(
         self, store: Store, key: str | None
     ) -> None:
-        """E2, INV-5: fenced, and nothing changes."""
+        """INV-5: fenced, and nothing changes."""
         worker, claimed = taken(store)
         before = snapshot(store)
         stale = ClaimRef(claimed.run_id, claimed.fence - 1)
@@ -151,7 +150,6 @@ class PermittingEffects:
         assert before == snapshot(store)
 
     def test_nothing_is_begun_once_somebody_asked_the_run_to_stop(self, store: Store) -> None:
-        """E2."""
         worker, claimed = taken(store)
         store.cancel_run(cancel_run(claimed.run_id))
 
@@ -161,7 +159,7 @@ class PermittingEffects:
     def test_nothing_is_begun_that_would_be_cut_short(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E2: by the store's clock."""
+        """By the store's clock."""
         worker, claimed = taken(store)
         clock.advance(HOUR_US - LEAST_TIME_LEFT_US)
         assert Grant.GRANTED is begin(store, worker, claimed, "in time").grant
@@ -172,7 +170,7 @@ class PermittingEffects:
     def test_an_effect_that_is_done_keeps_its_result_and_is_not_done_again(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E3: not by this attempt, and not by the next."""
+        """Not by this attempt, and not by the next."""
         worker, claimed = taken(store)
         done(store, worker, claimed)
 
@@ -188,7 +186,7 @@ class PermittingEffects:
         assert [EffectState.DONE] == [one.state for one in store.list_effects(again.run_id, 10)]
 
     def test_what_an_attempt_left_open_is_unknown(self, store: Store, clock: ManualClock) -> None:
-        """E3: however it ended, and to an unsafe task it is never permitted again."""
+        """However it ended, and to an unsafe task it is never permitted again."""
         worker, claimed = taken(store)
         begin(store, worker, claimed)
         work.end(store, worker, claimed, Failed("not done", is_undone=True))
@@ -206,7 +204,6 @@ class PermittingEffects:
     def test_an_intention_is_taken_back_when_nothing_has_happened(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E3."""
         worker, claimed = taken(store)
         begin(store, worker, claimed)
         undone = EndEffect(worker=worker, hold=claimed.hold, key="mail", is_done=False)
@@ -217,7 +214,7 @@ class PermittingEffects:
         assert Grant.GRANTED is begin(store, worker, claimed).grant
 
     def test_a_lost_answer_is_given_again(self, store: Store) -> None:
-        """E2, E3: asking twice is asking once; so is saying that it is done."""
+        """Asking twice is asking once; so is saying that it is done."""
         worker, claimed = taken(store)
         first = begin(store, worker, claimed)
         assert first == begin(store, worker, claimed)
@@ -231,7 +228,7 @@ class PermittingEffects:
     def test_a_stale_worker_says_nothing_about_effects(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E3, INV-5."""
+        """INV-5."""
         worker, claimed = taken(store)
         begin(store, worker, claimed)
         clock.advance(WORKER_TTL_US)
@@ -253,7 +250,7 @@ class Doubt:
     def test_it_is_in_doubt_and_nobody_tries_it_again(
         self, store: Store, clock: ManualClock, end: End, key: str | None
     ) -> None:
-        """E2, INV-11."""
+        """INV-11."""
         worker, claimed = taken(store)
         begin(store, worker, claimed, key)
 
@@ -275,7 +272,7 @@ class Doubt:
     def test_a_worker_that_is_lost_beyond_the_boundary_leaves_doubt(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E2, INV-11: whoever settles the claim sees that effects had begun."""
+        """INV-11: whoever settles the claim sees that effects had begun."""
         worker, claimed = taken(store)
         at = begin(store, worker, claimed).now
         clock.advance(WORKER_TTL_US)
@@ -309,7 +306,7 @@ class Doubt:
         assert RunState.AMBIGUOUS is work.get_run(store, claimed.run_id).state
 
     def test_the_first_task_that_is_unsafe_shuts_older_programs_out(self, store: Store) -> None:
-        """D5, A2: once, and on record; other tasks shut nobody out."""
+        """Once, and on record; other tasks shut nobody out."""
         store.register_policies({"clean": TaskPolicy(effects=Effects.PURE)})
         assert [] == steps.audit(store, action="store.restricted")
 
@@ -323,7 +320,7 @@ class Doubt:
     def test_a_permission_that_came_after_it_was_found_lost_is_not_overlooked(
         self, store: Store, clock: ManualClock, key: str | None
     ) -> None:
-        """E2, INV-11: what was decided without knowing of it is not carried out."""
+        """INV-11: what was decided without knowing of it is not carried out."""
         worker, claimed = taken(store)
         clock.advance(WORKER_TTL_US)
         fence = work.maintain(store)
@@ -340,7 +337,7 @@ class Doubt:
     def test_the_late_word_of_the_lost_worker_is_kept_beside_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E2, R4: evidence, and no more."""
+        """Evidence, and no more."""
         worker, claimed = taken(store)
         begin(store, worker, claimed)
         clock.advance(WORKER_TTL_US)
@@ -356,7 +353,7 @@ class Doubt:
         assert (AttemptState.SUCCEEDED, '"all sent"') == (attempt.late.state, attempt.late.result)
 
     def test_its_gate_stays_held(self, store: Store, clock: ManualClock) -> None:
-        """O1, E2: the next may not pass a maybe."""
+        """The next may not pass a maybe."""
         store.register_policies({"report": UNSAFE})
         record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
@@ -373,7 +370,7 @@ class Doubt:
     def test_the_next_occurrence_takes_it_for_open(
         self, store: Store, clock: ManualClock, overlap: Overlap
     ) -> None:
-        """O1, E2: it is waited for and never replaced, also once it goes on."""
+        """It is waited for and never replaced, also once it goes on."""
         store.register_policies({"report": UNSAFE})
         record = fired(store, clock, overlap)
         worker = work.join_worker(store, ttl_us=100 * HOUR_US)
@@ -391,7 +388,7 @@ class Doubt:
     def test_cancelling_discarding_or_retrying_it_like_any_other_is_refused(
         self, store: Store
     ) -> None:
-        """E5: it is settled, by a choice of its own."""
+        """It is settled, by a choice of its own."""
         claimed = in_doubt(store)
         before = snapshot(store)
 
@@ -429,7 +426,7 @@ class SettlingDoubt:
     def test_it_goes_on_as_the_same_run_with_a_fresh_budget(
         self, store: Store, choice: Choice
     ) -> None:
-        """E5, R1: numbers go on; the reason and the choice are on record."""
+        """Numbers go on; the reason and the choice are on record."""
         claimed = in_doubt(store)
 
         record = settle_doubt(store, claimed.run_id, choice, advised="reconcile")
@@ -445,7 +442,7 @@ class SettlingDoubt:
         assert [] == store.check()
 
     def test_what_nobody_knew_counts_as_the_person_says(self, store: Store) -> None:
-        """E5: named as done, it is not done again; the others are not done, and may be."""
+        """Named as done, it is not done again; the others are not done, and may be."""
         worker, claimed = taken(store)
         done(store, worker, claimed, "first")
         for key in ("second", "third"):
@@ -462,7 +459,6 @@ class SettlingDoubt:
     def test_resuming_keeps_checkpoints_and_retrying_begins_anew(
         self, store: Store, choice: Choice, kept: dict[str, str]
     ) -> None:
-        """E5, R5."""
         worker, claimed = taken(store)
         saved = SaveCheckpoint(worker=worker, hold=claimed.hold, partition="", state="7")
         assert store.save_checkpoint(saved)
@@ -488,7 +484,7 @@ class SettlingDoubt:
     def test_a_person_closes_it(
         self, store: Store, parts: dict[str, Any], state: RunState, reason: str
     ) -> None:
-        """E5, INV-6: one outcome, with what the person looked at."""
+        """INV-6: one outcome, with what the person looked at."""
         claimed = in_doubt(store)
 
         record = settle_doubt(store, claimed.run_id, evidence="payout 77 is there", **parts)
@@ -501,7 +497,6 @@ class SettlingDoubt:
         assert [] == store.check()
 
     def test_closing_it_gives_its_gate_back(self, store: Store, clock: ManualClock) -> None:
-        """O1."""
         store.register_policies({"report": UNSAFE})
         schedule = fired(store, clock, Overlap.QUEUE_ALL, times=2)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
@@ -515,7 +510,7 @@ class SettlingDoubt:
         assert ["succeeded", "queued"] == states(store, schedule)
 
     def test_only_one_that_is_in_doubt_can_be_settled(self, store: Store) -> None:
-        """E5, L2: and only within its tenant; nothing is half done."""
+        """And only within its tenant; nothing is half done."""
         claimed = in_doubt(store)
         other = work.queue(store, "b")
         before = snapshot(store)
@@ -529,7 +524,7 @@ class SettlingDoubt:
         assert before == snapshot(store)
 
     def test_two_people_settle_it_once(self, store: Store) -> None:
-        """E5, INV-6."""
+        """INV-6."""
         claimed = in_doubt(store)
         settle_doubt(store, claimed.run_id, Choice.RECONCILE, is_done=True)
 
@@ -537,7 +532,7 @@ class SettlingDoubt:
             settle_doubt(store, claimed.run_id, Choice.RETRY)
 
     def test_an_order_about_a_doubt_settles_no_later_one(self, store: Store) -> None:
-        """E5, INV-11, INV-17: sent twice, or decided by what was seen before another has tried."""
+        """INV-11, INV-17: sent twice, or decided by what was seen before another has tried."""
         first = in_doubt(store)
         settle_doubt(store, first.run_id, Choice.RETRY, doubt=first.fence)
         worker = work.join_worker(store)
@@ -561,7 +556,7 @@ class Reruns:
     def test_another_run_does_it_once_more(
         self, store: Store, clock: ManualClock, *, is_repair: bool
     ) -> None:
-        """A3, R1: a run of its own, that says what it repeats and why."""
+        """A run of its own, that says what it repeats and why."""
         worker, claimed = taken(store)
         work.end(store, worker, claimed, Succeeded())
         clock.advance(HOUR_US)
@@ -580,7 +575,7 @@ class Reruns:
         assert [] == store.check()
 
     def test_a_repair_shares_the_ledger_and_a_rerun_begins_its_own(self, store: Store) -> None:
-        """E3, E7: also the repair of a repair; who shares it shares the idempotency key."""
+        """Also the repair of a repair; who shares it shares the idempotency key."""
         worker, claimed = taken(store)
         done(store, worker, claimed)
         work.end(store, worker, claimed, Succeeded())
@@ -601,7 +596,7 @@ class Reruns:
         assert [EffectState.INTENDED] == [one.state for one in store.list_effects(anew.id, 10)]
 
     def test_a_run_in_doubt_is_closed_by_its_repair(self, store: Store) -> None:
-        """E5: what it did stays in the ledger, unknown."""
+        """What it did stays in the ledger, unknown."""
         claimed = in_doubt(store)
         with pytest.raises(Conflict, match="settle it first, or rerun it as a repair"):
             rerun(store, claimed.run_id)
@@ -613,7 +608,6 @@ class Reruns:
         assert [EffectState.UNKNOWN] == [one.state for one in store.list_effects(repair.id, 10)]
 
     def test_what_is_still_to_end_is_not_run_beside_itself(self, store: Store) -> None:
-        """A1."""
         run_id = work.queue(store)
 
         with pytest.raises(Conflict, match="is still to end"):
@@ -624,7 +618,6 @@ class Reruns:
     def test_what_was_called_off_before_its_time_is_not_repeated_early(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F1, A1."""
         pending = steps.delay(store, clock.now_us() + HOUR_US)
         store.cancel_delayed(cancel(pending.id))
 
@@ -635,7 +628,7 @@ class Reruns:
         assert RunState.QUEUED == rerun(store, pending.id).state
 
     def test_what_had_another_attempt_since_it_was_seen_is_left_alone(self, store: Store) -> None:
-        """A1: a run that died once more is not the one that somebody looked at."""
+        """A run that died once more is not the one that somebody looked at."""
         run_id = work.make_dead(store)
         seen = work.get_run(store, run_id).tries.fence
         store.retry_runs(OrderRuns(tenant=TENANT_DEFAULT, ids=(run_id,), actor=ADA))
@@ -651,7 +644,7 @@ class Reruns:
     def test_what_was_run_once_more_since_it_was_seen_is_left_alone(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A1: nor is another run of its line; but the same order given again is that order."""
+        """Nor is another run of its line; but the same order given again is that order."""
         run_id = work.make_dead(store)
         clock.advance(HOUR_US)
         seen_at = store.now()
@@ -670,7 +663,7 @@ class Reruns:
         assert 2 == len(steps.audit(store, action="run.rerun"))
 
     def test_reruns_of_a_task_can_be_blocked(self, store: Store) -> None:
-        """A1: on record, and until they are allowed again."""
+        """On record, and until they are allowed again."""
         worker, claimed = taken(store)
         work.end(store, worker, claimed, Succeeded())
         block = OrderTask(task="remind", actor=ADA, is_blocked=True)
@@ -687,7 +680,7 @@ class Reruns:
         rerun(store, claimed.run_id)
 
     def test_retries_of_a_task_can_be_suspended(self, store: Store) -> None:
-        """A1: what fails waits for a person; what only asks to be run later does."""
+        """What fails waits for a person; what only asks to be run later does."""
         worker, claimed = taken(store)
         store.order_task(OrderTask(task="remind", actor=ADA, is_suspended=True))
 
@@ -704,7 +697,7 @@ class CheckingResults:
     """What `add_verdict` promises."""
 
     def test_a_verdict_is_kept_with_its_evidence_and_changes_no_outcome(self, store: Store) -> None:
-        """E6: succeeded and verified are different facts."""
+        """Succeeded and verified are different facts."""
         worker, claimed = taken(store)
         work.end(store, worker, claimed, Succeeded())
         before = work.get_run(store, claimed.run_id)
@@ -735,7 +728,7 @@ class CheckingResults:
     def test_a_check_settles_a_doubt_only_when_it_is_sure(
         self, store: Store, finding: Finding, state: RunState
     ) -> None:
-        """E6, INV-11."""
+        """INV-11."""
         claimed = in_doubt(store)
 
         store.add_verdict(verdict(claimed, finding))
@@ -749,7 +742,7 @@ class CheckingResults:
     def test_what_was_looked_at_before_it_was_tried_again_settles_nothing(
         self, store: Store, finding: Finding
     ) -> None:
-        """E6, INV-11: that it was absent then does not say that it is absent now."""
+        """INV-11: that it was absent then does not say that it is absent now."""
         first = in_doubt(store)
         settle_doubt(store, first.run_id, Choice.RETRY)
         worker = work.join_worker(store)
@@ -766,7 +759,6 @@ class CheckingResults:
         assert [(finding, first.fence)] * 2 == kept
 
     def test_there_is_no_verdict_about_nothing(self, store: Store) -> None:
-        """E6."""
         found = AddVerdict(run_id=_NO_RUN, finding=Finding.PRESENT, evidence=None, by="check")
 
         with pytest.raises(NotFound):

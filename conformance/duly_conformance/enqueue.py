@@ -34,7 +34,6 @@ class AddingRuns:
     """What `add_runs` promises."""
 
     def test_a_run_at_once_is_queued(self, store: Store, clock: ManualClock) -> None:
-        """S1, D1."""
         asked = new_run(None, key="class:42")
         (added,) = store.add_runs(add_runs(asked))
 
@@ -48,7 +47,7 @@ class AddingRuns:
         assert store.get_delayed(asked.id) is None
 
     def test_a_run_about_another_names_it_as_its_root(self, store: Store) -> None:
-        """A3, E6: as a check does that somebody asks for; asked again it stays so."""
+        """As a check does that somebody asks for; asked again it stays so."""
         first = new_run(None)
         check = new_run(None, "check", origin=Origin.VERIFY, root=first.id)
         store.add_runs(add_runs(first))
@@ -61,7 +60,7 @@ class AddingRuns:
         assert (first.id, check.id) == (run.root, run.line)
 
     def test_a_deleted_schedule_is_not_triggered(self, store: Store) -> None:
-        """S3, INV-13: whoever read it a moment before it was deleted."""
+        """INV-13: whoever read it a moment before it was deleted."""
         record = steps.create(store, "gone")
         asked = new_run(None, origin=Origin.MANUAL, schedule_id=record.id, definition_number=1)
         steps.delete(store, record)
@@ -72,7 +71,7 @@ class AddingRuns:
         assert before == snapshot(store)
 
     def test_a_run_later_is_pending_with_a_timer(self, store: Store, clock: ManualClock) -> None:
-        """S1, S2: it is no run before it fires."""
+        """It is no run before it fires."""
         due_at = clock.now_us() + HOUR_US
         asked = new_run(due_at, key="class:42")
         (added,) = store.add_runs(add_runs(asked))
@@ -96,7 +95,7 @@ class AddingRuns:
     def test_a_delay_counts_from_the_clock_of_the_store(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F1: the caller's clock has no say."""
+        """The caller's clock has no say."""
         (added,) = store.add_runs(add_runs(new_run(None, delay_us=HOUR_US)))
 
         assert clock.now_us() + HOUR_US == added.due_at
@@ -180,7 +179,7 @@ class AddingRuns:
     def test_runs_that_a_person_orders_are_on_the_audit_trail(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A2: one entry for the whole order, by whichever way it came in."""
+        """One entry for the whole order, by whichever way it came in."""
         runs = [new_run(clock.now_us() + HOUR_US, f"run {place}") for place in range(12)]
         order = AddRuns(runs=(replace(runs[0], key="class:42"), *runs[1:]), actor=ADA)
         store.add_runs(order)
@@ -196,7 +195,7 @@ class AddingRuns:
         assert {"count": 12, "ids": [identity_text(run.id) for run in runs[:10]]} == entry.after
 
     def test_an_order_without_a_key_is_audited_by_its_id_and_only_once(self, store: Store) -> None:
-        """A2, INV-17: asking again changes nothing, so there is nothing to record."""
+        """INV-17: asking again changes nothing, so there is nothing to record."""
         asked = new_run(None)
         store.add_runs(AddRuns(runs=(asked,), actor=ADA))
         store.add_runs(AddRuns(runs=(asked,), actor=ADA))
@@ -207,13 +206,12 @@ class AddingRuns:
     def test_runs_that_a_program_enqueues_are_their_own_record(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A2: the trail is for orders of people."""
+        """The trail is for orders of people."""
         store.add_runs(add_runs(new_run(None), new_run(clock.now_us() + HOUR_US, "later")))
 
         assert [] == steps.audit(store)
 
     def test_a_trigger_of_a_person_is_audited_as_such_alone(self, store: Store) -> None:
-        """A2."""
         record = steps.create(store)
         asked = new_run(None, origin=Origin.MANUAL, schedule_id=record.id, definition_number=1)
         store.add_runs(AddRuns(runs=(asked,), actor=ADA))
@@ -239,7 +237,7 @@ class AddingRuns:
     def test_a_pending_key_with_another_request_is_a_conflict(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S2, INV-17."""
+        """INV-17."""
         due_at = clock.now_us() + HOUR_US
         steps.delay(store, due_at, key="class:42")
         before = snapshot(store)
@@ -252,7 +250,7 @@ class AddingRuns:
     def test_one_tenant_knows_nothing_of_the_keys_of_another(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """L2, INV-20."""
+        """INV-20."""
         due_at = clock.now_us() + HOUR_US
         ours = steps.delay(store, due_at, key="class:42")
         theirs = steps.delay(store, due_at, "theirs", key="class:42", tenant="theirs")
@@ -261,7 +259,7 @@ class AddingRuns:
         assert theirs == store.find_delayed("theirs", "class:42")
 
     def test_a_key_is_free_once_its_run_has_fired(self, store: Store, clock: ManualClock) -> None:
-        """S2: a key is unique while it is pending."""
+        """A key is unique while it is pending."""
         first = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
         steps.fire_delayed(store, clock, first.id)
 
@@ -270,7 +268,7 @@ class AddingRuns:
         assert second == store.find_delayed(TENANT_DEFAULT, "class:42")
 
     def test_replacing_ends_the_old_one_on_record(self, store: Store, clock: ManualClock) -> None:
-        """S2, S1: the old one is closed as replaced, and only the new one has a timer."""
+        """The old one is closed as replaced, and only the new one has a timer."""
         old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
         clock.advance(1000)
         new = steps.delay(
@@ -290,7 +288,7 @@ class AddingRuns:
         assert 0 == steps.queued(store)
 
     def test_replacing_is_audited(self, store: Store, clock: ManualClock) -> None:
-        """A2, INV-19."""
+        """INV-19."""
         old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
         steps.delay(store, clock.now_us() + 2 * HOUR_US, "new", key="class:42", replaces=True)
 
@@ -302,7 +300,7 @@ class AddingRuns:
         )
 
     def test_an_instant_in_the_past_is_refused(self, store: Store, clock: ManualClock) -> None:
-        """L6: by the store's clock, a microsecond is enough."""
+        """By the store's clock, a microsecond is enough."""
         before = snapshot(store)
 
         with pytest.raises(UsageError):
@@ -313,7 +311,7 @@ class AddingRuns:
     def test_an_instant_in_the_past_may_mean_at_once(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S1: it says when it was asked for, and when it became visible."""
+        """It says when it was asked for, and when it became visible."""
         due_at = clock.now_us() - HOUR_US
         asked = new_run(due_at, is_late_ok=True)
         (added,) = store.add_runs(add_runs(asked))
@@ -325,7 +323,7 @@ class AddingRuns:
         assert 1 == steps.queued(store)
 
     def test_runs_are_made_all_or_none(self, store: Store, clock: ManualClock) -> None:
-        """D1: the last one is refused, so the first is not there."""
+        """The last one is refused, so the first is not there."""
         good, late, bad = (
             new_run(None, "good"),
             new_run(clock.now_us() + HOUR_US, "late"),
@@ -341,7 +339,6 @@ class AddingRuns:
     def test_answers_come_in_the_order_of_the_request(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D1."""
         asked = [new_run(clock.now_us() + number, f"{number}") for number in (5, 3, 9, 1)]
 
         added = store.add_runs(add_runs(*asked))
@@ -356,7 +353,7 @@ class MovingAndCancelling:
     def test_moving_gives_a_new_due_under_the_next_generation(
         self, store: Store, clock: ManualClock, *, by_key: bool
     ) -> None:
-        """S2: the old timer is gone."""
+        """The old timer is gone."""
         old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
         due_at = clock.now_us() + 3 * HOUR_US
 
@@ -372,7 +369,6 @@ class MovingAndCancelling:
         assert (timer_of_delayed(moved, store.status().shards),) == steps.load(store, due_at)
 
     def test_a_move_can_be_a_delay_from_now(self, store: Store, clock: ManualClock) -> None:
-        """S2."""
         steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
         clock.advance("10m")
 
@@ -383,7 +379,6 @@ class MovingAndCancelling:
     def test_moving_into_the_past_is_refused_unless_it_means_at_once(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """L6."""
         steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
         before = snapshot(store)
 
@@ -395,7 +390,7 @@ class MovingAndCancelling:
         assert moved.due_at <= clock.now_us()
 
     def test_moving_is_audited(self, store: Store, clock: ManualClock) -> None:
-        """A2, INV-19."""
+        """INV-19."""
         old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
         store.move_delayed(move("class:42", clock.now_us() + 2 * HOUR_US))
 
@@ -409,7 +404,7 @@ class MovingAndCancelling:
     def test_cancelling_closes_the_run_on_record(
         self, store: Store, clock: ManualClock, *, by_key: bool
     ) -> None:
-        """S2: it has an outcome, no timer, and never fired."""
+        """It has an outcome, no timer, and never fired."""
         old = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
         clock.advance(1000)
 
@@ -432,7 +427,7 @@ class MovingAndCancelling:
         assert () == steps.load(store, old.due_at)
 
     def test_cancelling_is_audited_once(self, store: Store, clock: ManualClock) -> None:
-        """A2, INV-19."""
+        """INV-19."""
         old = steps.delay(store, clock.now_us() + HOUR_US)
         store.cancel_delayed(cancel(old.id))
 
@@ -458,7 +453,6 @@ class MovingAndCancelling:
         assert before == snapshot(store)
 
     def test_what_was_never_there_is_not_found(self, store: Store, clock: ManualClock) -> None:
-        """L6."""
         nobody = run_id("nobody")
         for target in ("nobody", nobody):
             with pytest.raises(NotFound):
@@ -469,7 +463,7 @@ class MovingAndCancelling:
     def test_what_belongs_to_another_tenant_is_not_found(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """L2, INV-20: neither by its key nor by its id."""
+        """INV-20: neither by its key nor by its id."""
         theirs = steps.delay(store, clock.now_us() + HOUR_US, key="class:42", tenant="theirs")
         before = snapshot(store, ("theirs",))
 
@@ -506,7 +500,7 @@ class AddingMany:
     def test_many_that_are_alike_are_made_together(
         self, store: Store, clock: ManualClock, delay_us: int, is_told_by: str
     ) -> None:
-        """A1, F6: each with its own arguments, announced if near, and the same if asked again."""
+        """Each with its own arguments, announced if near, and the same if asked again."""
         due_at = clock.now_us() + delay_us
         when: dict[str, Any] = {"due_at": due_at, "delay_us": None, "is_drawn": True}
         if is_told_by == "delay":
@@ -531,7 +525,7 @@ class AddingMany:
     def test_of_many_that_are_alike_none_is_made_in_the_past(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S1: all or none."""
+        """All or none."""
         past = clock.now_us() - 1
         asked = [new_run(past, f"{n}", is_drawn=True, fingerprint="") for n in range(3)]
         before = snapshot(store)

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 
 class FiringSchedules:
-    """What a schedule's fire leaves behind (F2)."""
+    """What a schedule's fire leaves behind."""
 
     def test_firing_makes_the_run_of_the_occurrence(self, store: Store, clock: ManualClock) -> None:
-        """S1, R1, R2: with its deterministic id and where it came from."""
+        """With its deterministic id and where it came from."""
         record = steps.create(store, jitter_us=HOUR_US)
         fired = steps.fire_due(store, clock, record)
 
@@ -73,7 +73,7 @@ class FiringSchedules:
         assert run.id == fired.last_run
 
     def test_firing_queues_the_run(self, store: Store, clock: ManualClock) -> None:
-        """F2: visible to workers in the same transaction."""
+        """Visible to workers in the same transaction."""
         steps.fire_due(store, clock, steps.create(store))
 
         assert (1, {"default": 1}) == (steps.queued(store), dict(store.status().queues))
@@ -81,7 +81,7 @@ class FiringSchedules:
     def test_firing_puts_the_timer_to_the_next_instant(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D2: one pending timer, made again by the fire itself."""
+        """One pending timer, made again by the fire itself."""
         record = steps.create(store)
         fired = steps.fire_due(store, clock, record)
 
@@ -93,7 +93,7 @@ class FiringSchedules:
     def test_firing_is_on_the_record_of_the_schedule(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """C4: counted together, and the version stays: a fire is no edit."""
+        """Counted together, and the version stays: a fire is no edit."""
         record = steps.create(store)
         fired = steps.fire_due(store, clock, record)
 
@@ -112,7 +112,7 @@ class FiringSchedules:
     def test_a_run_begins_its_window_where_the_last_one_ended(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """C4: the first has no beginning."""
+        """The first has no beginning."""
         record = steps.create(store)
         for _ in range(3):
             record = steps.fire_due(store, clock, record)
@@ -126,7 +126,7 @@ class FiringSchedules:
     def test_several_runs_of_one_fire_follow_each_other(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1: each begins where the last ended, in the order of the plan."""
+        """Each begins where the last ended, in the order of the plan."""
         record = steps.create(store)
         first, second, third, fourth = (
             template_of(record).pending(record.created_at + hours * HOUR_US)
@@ -181,7 +181,7 @@ class FiringSchedules:
     def test_a_one_time_schedule_ends_when_it_has_fired(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S5, T7: with the reason."""
+        """With the reason."""
         when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=clock.now_us() + HOUR_US)
         record = steps.create(store, timetable=at(when))
         ended = steps.fire_due(store, clock, record)
@@ -198,7 +198,7 @@ class FiringSchedules:
         assert 1 == steps.queued(store)
 
     def test_a_delayed_run_becomes_a_run(self, store: Store, clock: ManualClock) -> None:
-        """S1, S2: under the id and key it was asked for."""
+        """Under the id and key it was asked for."""
         delayed = steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
         clock.set(delayed.due_at + 7)
         steps.fire(store, steps.own(store), delayed_fire(delayed, store.status().shards))
@@ -223,10 +223,10 @@ class FiringSchedules:
 
 
 class FiringLate:
-    """What a fire by the misfire policy leaves behind (M1, F8)."""
+    """What a fire by the misfire policy leaves behind."""
 
     def test_the_latest_stands_for_all_before_it(self, store: Store, clock: ManualClock) -> None:
-        """M1, INV-9: one run, and a record of what it stands for."""
+        """INV-9: one run, and a record of what it stands for."""
         record = steps.create(store)
         clock.advance("5h30m")
         fired = fire_late(store, clock, record)
@@ -245,7 +245,7 @@ class FiringLate:
         assert start + 6 * HOUR_US == fired.pending.scheduled_for
 
     def test_what_is_skipped_is_on_record(self, store: Store, clock: ManualClock) -> None:
-        """M1: no run, and no hole."""
+        """No run, and no hole."""
         record = steps.create(store, misfire=Misfire("skip"))
         clock.advance("5h30m")
         fired = fire_late(store, clock, record)
@@ -256,7 +256,7 @@ class FiringLate:
         assert (0, None, None) == (fired.fires, fired.last_for, fired.last_fired_at)
 
     def test_what_is_owed_is_one_range(self, store: Store, clock: ManualClock) -> None:
-        """F8: the timer jumps, what was missed is drained apart."""
+        """The timer jumps, what was missed is drained apart."""
         record = steps.create(store, misfire=Misfire("all"))
         clock.advance("5h30m")
         fired = fire_late(store, clock, record)
@@ -275,7 +275,7 @@ class FiringLate:
     def test_what_a_person_skipped_and_an_edit_promised_anew_can_be_missed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1, INV-14: two skips that begin alike are no obstacle, and leave no hole."""
+        """INV-14: two skips that begin alike are no obstacle, and leave no hole."""
         skip = Misfire("skip")
         record = steps.create(store, misfire=skip)
         record = steps.apply(store, record, decide_skip_next(record, None))
@@ -292,7 +292,7 @@ class FiringLate:
     def test_every_occurrence_of_an_outage_has_one_verdict(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1: occurrences = runs + skips + owed + pending, with no holes."""
+        """Occurrences = runs + skips + owed + pending, with no holes."""
         misfire = Misfire("all", at_most=3, not_older="4h")
         record = steps.create(store, misfire=misfire)
         clock.advance("9h30m")
@@ -334,7 +334,7 @@ class OnTimeAndLate:
     """Due, early and late, by the store's clock."""
 
     def test_a_timer_fires_at_its_due_instant(self, store: Store, clock: ManualClock) -> None:
-        """F1: at the instant itself."""
+        """At the instant itself."""
         record, fence = steps.due_and_owned(store, clock)
 
         fired = steps.fire(store, fence, on_time(record))
@@ -345,7 +345,7 @@ class OnTimeAndLate:
     def test_a_microsecond_before_is_early_and_changes_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F1, INV-1: whatever the dispatcher believes."""
+        """INV-1: whatever the dispatcher believes."""
         record = steps.create(store)
         steps.fall_due(clock, record, late_us=-1)
         fence = steps.own(store)
@@ -358,7 +358,7 @@ class OnTimeAndLate:
         assert 0 == store.status().early_fires
 
     def test_jitter_is_waited_for(self, store: Store, clock: ManualClock) -> None:
-        """S8, F1: the nominal time alone is not enough."""
+        """The nominal time alone is not enough."""
         record = steps.create(store, jitter_us=HOUR_US)
         assert record.pending is not None
         assert record.pending.due_at > record.pending.scheduled_for
@@ -372,7 +372,7 @@ class OnTimeAndLate:
     def test_a_timer_fires_as_planned_up_to_the_end_of_its_grace(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1, INV-9: at the edge it is on time."""
+        """INV-9: at the edge it is on time."""
         record = steps.create(store)
         steps.fall_due(clock, record, late_us=Misfire().grace_us)
         fence = steps.own(store)
@@ -382,7 +382,7 @@ class OnTimeAndLate:
     def test_past_its_grace_it_is_late_and_changes_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1, INV-9: it has to be planned by its misfire policy."""
+        """INV-9: it has to be planned by its misfire policy."""
         record = steps.create(store)
         steps.fall_due(clock, record, late_us=Misfire().grace_us + 1)
         fence = steps.own(store)
@@ -392,7 +392,7 @@ class OnTimeAndLate:
         assert before == snapshot(store)
 
     def test_a_plan_without_an_end_is_never_late(self, store: Store, clock: ManualClock) -> None:
-        """M1: as one made by the misfire policy is."""
+        """As one made by the misfire policy is."""
         record = steps.create(store)
         steps.fall_due(clock, record, late_us=100 * HOUR_US)
         fence = steps.own(store)
@@ -403,7 +403,7 @@ class OnTimeAndLate:
     def test_a_planned_run_that_is_not_due_makes_the_whole_timer_early(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F1, INV-1: the timer is due, one of the runs of its plan is not."""
+        """INV-1: the timer is due, one of the runs of its plan is not."""
         record = steps.create(store)
         steps.fall_due(clock, record)
         fence = steps.own(store)
@@ -416,7 +416,7 @@ class OnTimeAndLate:
     def test_a_delayed_run_fires_at_its_due_instant_and_not_before(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F1, INV-1."""
+        """INV-1."""
         delayed = steps.delay(store, clock.now_us() + HOUR_US)
         fence = steps.own(store, ttl_us=9 * HOUR_US)
         fire = delayed_fire(delayed, store.status().shards)
@@ -428,7 +428,7 @@ class OnTimeAndLate:
         assert (FireResult.FIRED,) == steps.fire(store, fence, fire).results
 
     def test_a_delayed_run_fires_however_late(self, store: Store, clock: ManualClock) -> None:
-        """S1, INV-2: a promise to run once has no misfire policy."""
+        """INV-2: a promise to run once has no misfire policy."""
         delayed = steps.delay(store, clock.now_us() + HOUR_US)
         clock.advance("90d")
         fence = steps.own(store)
@@ -458,7 +458,7 @@ class NoLongerAsBelieved:
     """A timer that moved on is gone; nothing of the batch's belief is written."""
 
     def test_a_second_fire_finds_it_gone(self, store: Store, clock: ManualClock) -> None:
-        """INV-3, F6: sent again because an answer was lost."""
+        """INV-3: sent again because an answer was lost."""
         record = steps.create(store)
         steps.fall_due(clock, record)
         fence = steps.own(store)
@@ -474,7 +474,7 @@ class NoLongerAsBelieved:
     def test_a_schedule_that_was_changed_is_gone(
         self, store: Store, clock: ManualClock, order: str
     ) -> None:
-        """F6, INV-12, INV-13, INV-14: an order that was acknowledged holds."""
+        """INV-12, INV-13, INV-14: an order that was acknowledged holds."""
         record = steps.create(store)
         self._order(store, record, order)
         steps.fall_due(clock, record)
@@ -521,7 +521,7 @@ class NoLongerAsBelieved:
     def test_a_stale_timer_takes_nothing_from_the_new_one(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F6: cleaning up after the old version must not remove the timer of the new one."""
+        """Cleaning up after the old version must not remove the timer of the new one."""
         record = steps.create(store)
         edited = steps.edit(store, record, definition(task="other"))
         steps.fall_due(clock, record)
@@ -533,7 +533,7 @@ class NoLongerAsBelieved:
     def test_a_delayed_run_that_was_changed_is_gone(
         self, store: Store, clock: ManualClock, order: str
     ) -> None:
-        """S2, F6: also when it was moved away and back again."""
+        """Also when it was moved away and back again."""
         delayed = steps.delay(store, clock.now_us() + HOUR_US)
         fire = delayed_fire(delayed, store.status().shards)
         if order == "cancelled":
@@ -554,7 +554,6 @@ class NoLongerAsBelieved:
         assert before == snapshot(store)
 
     def test_something_unknown_is_gone(self, store: Store, clock: ManualClock) -> None:
-        """F6."""
         record = steps.create(store)
         steps.fall_due(clock, record)
         fence = steps.own(store)
@@ -570,7 +569,7 @@ class NoLongerAsBelieved:
     def test_another_due_than_the_pending_one_is_gone(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F6: a dispatcher that believes in an earlier due can't fire by it."""
+        """A dispatcher that believes in an earlier due can't fire by it."""
         record = steps.create(store)
         steps.fall_due(clock, record)
         fence = steps.own(store)
@@ -581,7 +580,7 @@ class NoLongerAsBelieved:
         assert (FireResult.GONE,) == fired.results
 
     def test_what_is_gone_is_not_early(self, store: Store, clock: ManualClock) -> None:
-        """F6: it would be waited for otherwise."""
+        """It would be waited for otherwise."""
         record = steps.create(store)
         steps.pause(store, record)
         fence = steps.own(store)
@@ -608,7 +607,7 @@ class MixedBatches:
     def test_each_timer_has_its_own_result_in_the_order_given(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F2: schedules first, then delayed runs."""
+        """Schedules first, then delayed runs."""
         due, early, gone, late = (
             steps.create(store, name) for name in ("due", "early", "gone", "late")
         )
@@ -637,7 +636,6 @@ class MixedBatches:
         assert {due.id, soon.id} == {run.schedule_id or run.id for run in snapshot(store).runs}
 
     def test_an_empty_batch_is_no_problem(self, store: Store, clock: ManualClock) -> None:
-        """F2."""
         fired = steps.fire(store, steps.own(store))
 
         assert ((), 0, ()) == (fired.results, fired.runs_made, fired.lost)

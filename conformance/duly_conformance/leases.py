@@ -73,10 +73,10 @@ ORDERS: dict[str, Callable[[Store, Fence], object]] = {
 
 
 class Fencing:
-    """A stale owner writes nothing (F4, INV-5)."""
+    """A stale owner writes nothing (INV-5)."""
 
     def test_an_owner_that_was_taken_over_is_fenced(self, store: Store, clock: ManualClock) -> None:
-        """F4, INV-5: it was paused, comes back, and finds that its time is over."""
+        """INV-5: it was paused, comes back, and finds that its time is over."""
         record, stale = steps.due_and_owned(store, clock)
         clock.advance(MEMBER_TTL_US)
         steps.own(store)
@@ -91,7 +91,7 @@ class Fencing:
     def test_an_expired_owner_is_fenced_though_nobody_took_over(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F4: by the store's clock, at the very instant of expiry."""
+        """By the store's clock, at the very instant of expiry."""
         record, stale = steps.due_and_owned(store, clock)
         clock.advance(MEMBER_TTL_US - 1)
         assert (FireResult.FIRED,) == steps.fire(store, stale, on_time(record)).results
@@ -107,7 +107,7 @@ class Fencing:
     def test_an_owner_that_was_found_expired_stays_so(
         self, store: Store, clock: ManualClock, order: str
     ) -> None:
-        """F4, INV-4: nobody took over, and the clock is set back to when it was alive."""
+        """INV-4: nobody took over, and the clock is set back to when it was alive."""
         stale = steps.own(store)
         clock.advance(MEMBER_TTL_US)
         ORDERS[order](store, stale)
@@ -129,7 +129,7 @@ class Fencing:
     def test_another_epoch_is_fenced(
         self, store: Store, clock: ManualClock, difference: int
     ) -> None:
-        """R1: older or newer, it is not the one that the store gave."""
+        """Older or newer, it is not the one that the store gave."""
         record, fence = steps.due_and_owned(store, clock)
         leases = tuple(Lease(one.key, one.epoch + difference) for one in fence.leases)
 
@@ -141,7 +141,7 @@ class Fencing:
     def test_the_lease_of_another_member_is_no_lease(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F4: a number that was guessed right is not ownership."""
+        """A number that was guessed right is not ownership."""
         record, fence = steps.due_and_owned(store, clock)
         other = Fence(steps.join(store), fence.leases)
 
@@ -150,7 +150,7 @@ class Fencing:
     def test_the_lease_of_another_lane_is_not_enough(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F8: timers are fired by the owner of the live lane."""
+        """Timers are fired by the owner of the live lane."""
         record = steps.create(store)
         steps.fall_due(clock, record)
         fence = steps.own(store, (Lane.CATCH_UP, Lane.BACKFILL))
@@ -160,7 +160,7 @@ class Fencing:
         assert ((FireResult.FENCED,), ()) == (fired.results, fired.lost)
 
     def test_delayed_runs_are_fenced_too(self, store: Store, clock: ManualClock) -> None:
-        """F4, INV-5."""
+        """INV-5."""
         delayed = steps.delay(store, clock.now_us() + 1)
         stale = steps.own(store)
         clock.advance(MEMBER_TTL_US)
@@ -173,7 +173,7 @@ class Fencing:
         assert store.get_run(delayed.id) is None
 
     def test_a_lost_lease_does_not_fence_the_others(self, store: Store, clock: ManualClock) -> None:
-        """F5: shards move one by one."""
+        """Shards move one by one."""
         shards = store.status().shards
         lost, kept = (
             steps.create(store, name, id=id_in_shard(clock.now_us(), name, shard, shards))
@@ -191,7 +191,7 @@ class Fencing:
         assert (timer_of(lost),) == steps.load(store, clock.now_us())
 
     def test_a_refused_owner_is_on_record(self, store: Store, clock: ManualClock) -> None:
-        """A2, INV-5, INV-19: one entry for a batch, not one for each timer."""
+        """INV-5, INV-19: one entry for a batch, not one for each timer."""
         record, stale = steps.due_and_owned(store, clock)
         delayed = steps.delay(store, clock.now_us(), is_late_ok=True, delay_us=1)
         clock.advance(MEMBER_TTL_US)
@@ -204,7 +204,7 @@ class Fencing:
     def test_an_owner_in_good_standing_is_not_on_record(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A2: a healthy run is its own record."""
+        """A healthy run is its own record."""
         record, fence = steps.due_and_owned(store, clock)
         before = steps.audit(store)
 
@@ -215,7 +215,7 @@ class Fencing:
     def test_what_is_fenced_is_not_told_what_became_of_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F4: the fence comes first, whether the timer is gone or early."""
+        """The fence comes first, whether the timer is gone or early."""
         gone, early = steps.create(store, "gone"), steps.create(store, "early")
         steps.pause(store, gone)
         fence = steps.own(store)
@@ -232,7 +232,6 @@ class Loading:
     def test_both_kinds_of_timers_are_loaded_in_order_of_due(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S1, F4."""
         shards = store.status().shards
         later = steps.create(store)
         latest = steps.delay(store, clock.now_us() + 2 * HOUR_US)
@@ -245,7 +244,7 @@ class Loading:
         ) == steps.load(store, latest.due_at)
 
     def test_a_timer_says_nominal_time_and_due_apart(self, store: Store) -> None:
-        """S8: jitter moves the due, and nothing else."""
+        """Jitter moves the due, and nothing else."""
         record = steps.create(store, jitter_us=HOUR_US)
 
         assert record.pending is not None
@@ -256,7 +255,7 @@ class Loading:
     def test_the_window_excludes_its_beginning_and_includes_its_end(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F4: two windows side by side hold each timer once."""
+        """Two windows side by side hold each timer once."""
         dues = [clock.now_us() + number for number in (10, 20, 30)]
         for due in dues:
             steps.delay(store, due)
@@ -265,14 +264,13 @@ class Loading:
         assert dues[:1] == [timer.due_at for timer in steps.load(store, dues[1] - 1)]
 
     def test_what_is_overdue_is_loaded_too(self, store: Store, clock: ManualClock) -> None:
-        """F5: a newcomer replays what the dead one had not fired."""
+        """A newcomer replays what the dead one had not fired."""
         record = steps.create(store)
         clock.advance("5h")
 
         assert (timer_of(record),) == steps.load(store, clock.now_us())
 
     def test_only_the_shards_asked_for_are_loaded(self, store: Store) -> None:
-        """F4."""
         record = steps.create(store)
         assert record.pending is not None
         shards = store.status().shards
@@ -287,7 +285,6 @@ class Loading:
     def test_an_answer_that_is_whole_goes_through_to_the_end(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F4."""
         steps.create(store)
         until = clock.now_us() + 9 * HOUR_US
         loaded = store.load_timers(load_command(tuple(range(store.status().shards)), until))
@@ -295,7 +292,7 @@ class Loading:
         assert (until, clock.now_us()) == (loaded.through, loaded.now)
 
     def test_a_limit_cuts_only_between_instants(self, store: Store, clock: ManualClock) -> None:
-        """F4: all up to `through` are there, so loading on from it misses none."""
+        """All up to `through` are there, so loading on from it misses none."""
         now = clock.now_us()
         for number, due in enumerate((10, 20, 20, 20, 30, 40)):
             steps.delay(store, now + due, f"{number}")
@@ -312,7 +309,7 @@ class Loading:
     def test_page_after_page_holds_every_timer(
         self, store: Store, clock: ManualClock, limit: int
     ) -> None:
-        """F4: with instants that many share."""
+        """With instants that many share."""
         now = clock.now_us()
         for number in range(20):
             steps.delay(store, now + 10 + number // 3, f"{number}")
@@ -332,7 +329,7 @@ class Loading:
     def test_more_timers_at_one_instant_than_the_limit_still_come(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F4: a limit below a crowd must not stop the dispatcher for ever."""
+        """A limit below a crowd must not stop the dispatcher for ever."""
         for number in range(5):
             steps.delay(store, clock.now_us() + 10, f"{number}")
         shards = tuple(range(store.status().shards))
@@ -344,7 +341,7 @@ class Loading:
     def test_of_a_crowd_a_part_is_loaded_and_the_rest_stays_to_be_loaded(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F8: nothing of it is taken for loaded, and what comes before it is."""
+        """Nothing of it is taken for loaded, and what comes before it is."""
         now = clock.now_us()
         for number in range(40):
             steps.delay(store, now + 20, f"{number}")
@@ -357,7 +354,6 @@ class Loading:
         assert {now + 20} == {timer.due_at for timer in loaded.timers}
 
     def test_definitions_that_are_gone_are_left_out(self, store: Store) -> None:
-        """F4."""
         record = steps.create(store)
         known, unknown = (record.id, 1), (record.id, 9)
 
@@ -365,20 +361,20 @@ class Loading:
 
 
 class ArrivalsFeed:
-    """What `read_arrivals` promises: nothing near is missed (F6)."""
+    """What `read_arrivals` promises: nothing near is missed."""
 
     has_open_transactions = True
     """Whether others can write while a lent transaction is open; a backend's tests may deny it."""
 
     def test_a_new_schedule_that_is_near_is_announced(self, store: Store) -> None:
-        """F6: also when it is due at the very edge of near."""
+        """Also when it is due at the very edge of near."""
         cursor = store.start_of_arrivals()
         record = steps.create(store, pending=at(store.now() + NEAR_US))
 
         assert [timer_of(record)] == heard(store, cursor)[0]
 
     def test_a_new_run_that_is_near_is_announced(self, store: Store, clock: ManualClock) -> None:
-        """F6: something due in 50 ms."""
+        """Something due in 50 ms."""
         cursor = store.start_of_arrivals()
         delayed = steps.delay(store, clock.now_us() + 50_000)
 
@@ -387,7 +383,7 @@ class ArrivalsFeed:
     def test_an_announcement_is_heard_from_the_cursor_on(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F6: what was heard is not told again, and what was there before is loaded instead."""
+        """What was heard is not told again, and what was there before is loaded instead."""
         steps.delay(store, clock.now_us() + 10, "before")
         cursor = store.start_of_arrivals()
         first = steps.delay(store, clock.now_us() + 20, "first")
@@ -400,7 +396,7 @@ class ArrivalsFeed:
         assert [] == heard(store, cursor)[0]
 
     def test_an_edit_that_brings_a_timer_near_is_announced(self, store: Store) -> None:
-        """F6: with its new version and due."""
+        """With its new version and due."""
         record = steps.create(store)
         cursor = store.start_of_arrivals()
         edited = steps.apply(store, record, staying(record, pending=at(store.now() + SECOND_US)))
@@ -410,7 +406,7 @@ class ArrivalsFeed:
     def test_an_edit_that_keeps_a_near_timer_is_announced(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F6: what is loaded carries the old version, and would be gone when it fires."""
+        """What is loaded carries the old version, and would be gone when it fires."""
         record = steps.create(store, pending=at(store.now() + SECOND_US))
         cursor = store.start_of_arrivals()
         edited = steps.edit(store, record, definition(task="other"))
@@ -420,7 +416,6 @@ class ArrivalsFeed:
     def test_a_schedule_that_resumes_near_its_due_is_announced(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F6."""
         paused = steps.pause(store, steps.create(store, timetable=every("1m")))
         cursor = store.start_of_arrivals()
         resumed = steps.apply(
@@ -430,7 +425,6 @@ class ArrivalsFeed:
         assert [timer_of(resumed)] == heard(store, cursor)[0]
 
     def test_a_run_that_is_moved_near_is_announced(self, store: Store, clock: ManualClock) -> None:
-        """F6, S2."""
         delayed = steps.delay(store, clock.now_us() + HOUR_US)
         cursor = store.start_of_arrivals()
         moved = store.move_delayed(move(delayed.id, clock.now_us() + 50_000))
@@ -438,7 +432,7 @@ class ArrivalsFeed:
         assert [timer_of_delayed(moved, store.status().shards)] == heard(store, cursor)[0]
 
     def test_what_is_announced_is_told_as_it_is_now(self, store: Store, clock: ManualClock) -> None:
-        """F6: what was moved again carries the last due, what was cancelled is not told."""
+        """What was moved again carries the last due, what was cancelled is not told."""
         cursor = store.start_of_arrivals()
         cancelled = steps.delay(store, clock.now_us() + 10, "cancelled")
         moved = steps.delay(store, clock.now_us() + 20, "moved")
@@ -450,7 +444,6 @@ class ArrivalsFeed:
         assert {timer_of_delayed(moved, store.status().shards)} == set(timers)
 
     def test_only_the_shards_asked_for_are_heard(self, store: Store) -> None:
-        """F4."""
         shards = store.status().shards
         cursor = store.start_of_arrivals()
         for shard in range(shards):
@@ -466,7 +459,6 @@ class ArrivalsFeed:
     def test_what_a_lent_transaction_writes_is_heard_after_its_commit(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F6, D3."""
         cursor = store.start_of_arrivals()
         asked = new_run(clock.now_us() + SECOND_US)
         with store.transaction(SECOND_US) as lent:
@@ -475,7 +467,7 @@ class ArrivalsFeed:
         assert [asked.id] == [timer.ref for timer in heard(store, cursor)[0]]
 
     def test_a_commit_that_comes_late_is_not_missed(self, store: Store, clock: ManualClock) -> None:
-        """F6: written first, committed last; a mark of the highest number seen would lose it."""
+        """Written first, committed last; a mark of the highest number seen would lose it."""
         if not self.has_open_transactions:
             pytest.skip("this store has one writer: nobody writes beside an open transaction")
         cursor = store.start_of_arrivals()
@@ -495,14 +487,13 @@ class Waking(AtPlaces):
     """What `wakeups` promises: a hint, and no more."""
 
     def test_nobody_is_woken_by_nothing(self, store: Store) -> None:
-        """P3."""
         place = self.place(store)
 
         assert not place.wait(0)
         place.close()
 
     def test_waking_wakes_once(self, store: Store) -> None:
-        """P3: a wake-up before the wait is not lost, and not heard twice."""
+        """A wake-up before the wait is not lost, and not heard twice."""
         place = self.place(store)
         place.wake()
         place.wake()
@@ -512,7 +503,7 @@ class Waking(AtPlaces):
         place.close()
 
     def test_a_near_write_wakes_a_member(self, store: Store) -> None:
-        """F6, P3: so that nobody has to poll."""
+        """So that nobody has to poll."""
         place = self.place(store)
         steps.join(store, wake_address=place.address)
         store.create_schedule(new_schedule(store.now(), pending=at(store.now() + SECOND_US)))
@@ -552,7 +543,6 @@ class Membership:
     def test_joining_makes_a_member_that_others_can_see(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F5."""
         member, now = store.join(dispatcher(host="here", process=7, tzdata="2026a"))
 
         (found,) = store.status().members
@@ -572,7 +562,7 @@ class Membership:
         )
 
     def test_an_id_is_never_used_again(self, store: Store, clock: ManualClock) -> None:
-        """R1, INV-5: not after leaving, nor after expiry."""
+        """INV-5: not after leaving, nor after expiry."""
         first = steps.join(store)
         store.leave(first)
         second = steps.join(store)
@@ -595,14 +585,14 @@ class Membership:
     def test_a_membership_ends_at_its_expiry_by_the_clock_of_the_store(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F4: at the instant itself it is over."""
+        """At the instant itself it is over."""
         member = steps.join(store)
         clock.advance(MEMBER_TTL_US)
 
         assert not store.renew(Renew(member=member)).is_alive
 
     def test_a_renewal_says_how_long_from_now(self, store: Store, clock: ManualClock) -> None:
-        """F4: the time to live is that of the renewal, counted from now."""
+        """The time to live is that of the renewal, counted from now."""
         member = steps.join(store, ttl_us=1000)
         store.renew(Renew(member=member, ttl_us=50))
         clock.advance(50)
@@ -610,7 +600,7 @@ class Membership:
         assert not store.renew(Renew(member=member)).is_alive
 
     def test_whoever_is_declared_dead_stays_dead(self, store: Store, clock: ManualClock) -> None:
-        """F4, INV-4: also when the clock is set back afterwards."""
+        """INV-4: also when the clock is set back afterwards."""
         loser = steps.own(store)
         clock.advance(MEMBER_TTL_US)
         steps.own(store)
@@ -622,7 +612,7 @@ class Membership:
     def test_a_membership_from_a_clock_that_ran_ahead_is_over_once_it_is_put_right(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F5, INV-21: nobody waits an hour for a dead owner because its clock was an hour ahead."""
+        """INV-21: nobody waits an hour for a dead owner because its clock was an hour ahead."""
         began = clock.now_us()
         clock.set(began + HOUR_US)
         owner = steps.own(store)
@@ -657,14 +647,13 @@ class Membership:
         assert () == store.status().members
 
     def test_somebody_unknown_is_no_member(self, store: Store) -> None:
-        """F4."""
         assert not store.renew(Renew(member=MemberId(4711))).is_alive
         assert [] == store.acquire_leases(MemberId(4711), [LIVE_0])
 
     def test_a_renewal_names_the_dispatchers_that_can_work(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F5, F7: alive and not holding, in order; workers own no time."""
+        """Alive and not holding, in order; workers own no time."""
         steps.join(store, ttl_us=1)
         first = steps.join(store)
         steps.join(store, kind=MemberKind.WORKER)
@@ -685,7 +674,6 @@ class Leases:
     """What `acquire_leases` and `release_leases` promise."""
 
     def test_a_free_lease_is_taken(self, store: Store, clock: ManualClock) -> None:
-        """F4."""
         member = steps.join(store)
         (lease,) = store.acquire_leases(member, [LIVE_0])
 
@@ -715,7 +703,7 @@ class Leases:
         assert lease.epoch == lease_record(store, LIVE_0).epoch
 
     def test_a_renewal_says_what_is_ours(self, store: Store) -> None:
-        """F4: whoever lost an answer learns what has become of the order."""
+        """Whoever lost an answer learns what has become of the order."""
         member = steps.join(store)
         taken = store.acquire_leases(member, [LIVE_1, LIVE_0])
         other = steps.join(store)
@@ -725,7 +713,6 @@ class Leases:
         assert [tuple(sorted(taken, key=lambda lease: lease.key)), ()] == renewals
 
     def test_a_part_of_what_is_wanted_may_be_free(self, store: Store) -> None:
-        """F5."""
         store.acquire_leases(steps.join(store), [LIVE_0])
 
         taken = store.acquire_leases(steps.join(store), [LIVE_0, LIVE_1])
@@ -733,7 +720,7 @@ class Leases:
         assert [LIVE_1] == [lease.key for lease in taken]
 
     def test_lanes_of_a_shard_are_leased_apart(self, store: Store) -> None:
-        """F8: catch-up may be somebody else's."""
+        """Catch-up may be somebody else's."""
         live, late = steps.join(store), steps.join(store)
         store.acquire_leases(live, [LIVE_0])
         store.acquire_leases(late, [LeaseKey(0, Lane.CATCH_UP)])
@@ -744,7 +731,7 @@ class Leases:
     def test_an_expired_owner_loses_its_lease_to_a_higher_epoch(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F5, INV-4."""
+        """INV-4."""
         (old,) = store.acquire_leases(steps.join(store), [LIVE_0])
         clock.advance(MEMBER_TTL_US)
 
@@ -755,7 +742,7 @@ class Leases:
 
     @pytest.mark.parametrize("how", ["release", "leave", "expire"])
     def test_epochs_only_grow(self, store: Store, clock: ManualClock, how: str) -> None:
-        """R1, INV-4: however a lease comes free, its next owner writes under a higher number."""
+        """INV-4: however a lease comes free, its next owner writes under a higher number."""
         epochs = []
         for _ in range(4):
             member = steps.join(store)
@@ -773,7 +760,7 @@ class Leases:
     def test_a_takeover_is_audited_once_for_each_that_died(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A2, INV-19: however many leases it had."""
+        """INV-19: however many leases it had."""
         steps.own(store, (Lane.LIVE,))
         steps.own(store, (Lane.CATCH_UP,))
         clock.advance(MEMBER_TTL_US)
@@ -784,14 +771,13 @@ class Leases:
         assert {clock.now_us()} == {entry.at for entry in entries}
 
     def test_a_free_lease_is_taken_without_an_audit_entry(self, store: Store) -> None:
-        """A2: a healthy step is not a decision about anybody."""
+        """A healthy step is not a decision about anybody."""
         store.leave(steps.own(store).member)
         steps.own(store)
 
         assert [] == steps.audit(store)
 
     def test_the_dead_get_no_leases(self, store: Store, clock: ManualClock) -> None:
-        """F4."""
         member = steps.join(store)
         clock.advance(MEMBER_TTL_US)
 
@@ -799,7 +785,7 @@ class Leases:
         assert lease_record(store, LIVE_0).owner is None
 
     def test_a_released_lease_is_free_at_once(self, store: Store) -> None:
-        """F5, INV-24."""
+        """INV-24."""
         fence = steps.own(store)
         store.release_leases(fence)
 
@@ -829,7 +815,7 @@ class Leases:
         assert member == lease_record(store, LIVE_0).owner
 
     def test_leaving_frees_every_lease(self, store: Store) -> None:
-        """F5, INV-24."""
+        """INV-24."""
         fence = steps.own(store)
         store.leave(fence.member)
 

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class Caps:
-    """How many run at once (R8)."""
+    """How many run at once."""
 
     def test_no_more_begin_than_may_run_at_once(self, store: Store) -> None:
-        """R8: the others stand, in no queue and with no attempt used."""
+        """The others stand, in no queue and with no attempt used."""
         limit(store, running=2)
         ids, worker = queue_many(store, 5), join_limited_worker(store)
         claimed = work.take(store, worker)
@@ -68,7 +68,7 @@ class Caps:
 
     @pytest.mark.parametrize("how", ["succeeded", "retried", "dead", "cancelled", "given back"])
     def test_however_an_attempt_ends_the_next_goes(self, store: Store, how: str) -> None:
-        """R8: a place is an attempt's, and not its run's."""
+        """A place is an attempt's, and not its run's."""
         limit(store, running=1)
         ids, worker = queue_many(store, 2), join_limited_worker(store)
         first, second = work.take(store, worker)
@@ -94,7 +94,7 @@ class Caps:
     def test_a_lost_worker_keeps_its_place_until_its_attempt_is_settled(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R8, INV-8: it may still be at it; time alone gives nothing back."""
+        """INV-8: it may still be at it; time alone gives nothing back."""
         limit(store, running=1)
         ids, lost, worker = (
             queue_many(store, 2),
@@ -112,7 +112,7 @@ class Caps:
         assert [] == store.check()
 
     def test_the_first_to_come_goes_first_within_its_priority(self, store: Store) -> None:
-        """R8: and nobody who comes later passes those who stand."""
+        """And nobody who comes later passes those who stand."""
         limit(store, running=1)
         worker = join_limited_worker(store)
         calm = queue_many(store, 2)
@@ -135,7 +135,7 @@ class Caps:
     def test_who_comes_while_there_is_a_place_for_another_stands_behind_him(
         self, store: Store
     ) -> None:
-        """R8: the one who was let go has the place, also while nobody has claimed him."""
+        """The one who was let go has the place, also while nobody has claimed him."""
         limit(store, running=1)
         ids, worker = queue_many(store, 2), join_limited_worker(store)
         first, second = work.take(store, worker)
@@ -150,7 +150,7 @@ class Caps:
         assert [] == store.check()
 
     def test_all_of_its_places_or_none(self, store: Store) -> None:
-        """R8: who stands at one limit takes nothing at the others."""
+        """Who stands at one limit takes nothing at the others."""
         limit(store, running=5)
         limit(store, f"tenant:{TENANT_DEFAULT}", running=1)
         worker = join_limited_worker(store)
@@ -164,7 +164,7 @@ class Caps:
         assert RunState.BLOCKED == work.get_run(store, ids[2]).state
 
     def test_who_was_let_go_at_one_limit_may_have_to_stand_at_another(self, store: Store) -> None:
-        """R8: and gives back what he was let go with."""
+        """And gives back what he was let go with."""
         limit(store, running=1)
         limit(store, "task:other", running=1)
         limit(store, f"tenant:{TENANT_DEFAULT}", running=2)
@@ -190,7 +190,7 @@ class Caps:
         assert [] == store.check()
 
     def test_of_two_who_were_let_go_and_need_the_same_place_one_goes(self, store: Store) -> None:
-        """R8: they do not make way for each other; and no more run at once than may."""
+        """They do not make way for each other; and no more run at once than may."""
         limit(store, running=1)
         limit(store, f"tenant:{TENANT_DEFAULT}", running=1)
         worker = join_limited_worker(store)
@@ -211,7 +211,7 @@ class Caps:
         assert [] == store.check()
 
     def test_a_limit_that_is_raised_lets_go_who_stands(self, store: Store) -> None:
-        """R8: at once; and one that is lowered lets nobody go until there is room."""
+        """At once; and one that is lowered lets nobody go until there is room."""
         limit(store, running=1)
         ids, worker = queue_many(store, 4), join_limited_worker(store)
         claimed = work.take(store, worker)
@@ -229,7 +229,6 @@ class Caps:
         assert [] == store.check()
 
     def test_without_a_limit_nobody_stands_any_more(self, store: Store) -> None:
-        """R8."""
         limit(store, running=1)
         ids, worker = queue_many(store, 4), join_limited_worker(store)
         ways(store, worker, *work.take(store, worker))
@@ -242,7 +241,7 @@ class Caps:
         assert [] == store.check()
 
     def test_what_runs_already_counts_when_a_limit_is_set(self, store: Store) -> None:
-        """R8: whoever throttles an overloaded neighbour means those that run as well."""
+        """Whoever throttles an overloaded neighbour means those that run as well."""
         ids, worker = queue_many(store, 3), join_limited_worker(store)
         running = work.take(store, worker, 2)
         limit(store, running=2)
@@ -254,7 +253,7 @@ class Caps:
         assert [] == store.check()
 
     def test_so_many_at_once_for_each_value_of_a_parameter(self, store: Store) -> None:
-        """R8: by key, within a tenant."""
+        """By key, within a tenant."""
         limit(store, running_by={"account": 1})
         ids, worker = queue_many(store, 3), join_limited_worker(store)
         one, two, three = work.take(store, worker)
@@ -277,7 +276,7 @@ class Caps:
         assert [] == store.check()
 
     def test_each_tenant_has_a_limit_of_its_own(self, store: Store) -> None:
-        """R8, L2: one that holds for each of them, and another for one of them."""
+        """One that holds for each of them, and another for one of them."""
         limit(store, "tenant:*", running=1)
         limit(store, "tenant:large", running=2)
         worker = join_limited_worker(store)
@@ -299,7 +298,7 @@ class Caps:
         assert ["large", "large", "other", "small"] == sorted(went)
 
     def test_the_answer_may_be_lost(self, store: Store) -> None:
-        """R4: asked again, it is the same, and nothing is taken twice."""
+        """Asked again, it is the same, and nothing is taken twice."""
         limit(store, running=2, rate="1/h burst 2")
         queue_many(store, 3)
         worker = join_limited_worker(store)
@@ -318,7 +317,7 @@ class Caps:
         assert [] == store.check()
 
     def test_what_is_not_ones_own_is_gone(self, store: Store) -> None:
-        """R4: every write is fenced."""
+        """Every write is fenced."""
         limit(store, running=1)
         worker, claimed = work.queue_and_take(store)
         other = join_limited_worker(store)
@@ -330,7 +329,7 @@ class Caps:
         assert RunState.RUNNING == work.get_run(store, claimed.run_id).state
 
     def test_one_that_is_to_be_cancelled_is_closed(self, store: Store) -> None:
-        """A1: nobody begins what somebody has asked to stop."""
+        """Nobody begins what somebody has asked to stop."""
         limit(store, running=1)
         worker, claimed = work.queue_and_take(store)
         store.cancel_run(cancel_run(claimed.run_id))
@@ -342,7 +341,7 @@ class Caps:
     def test_one_that_has_begun_is_not_closed_by_a_request_that_comes_late(
         self, store: Store
     ) -> None:
-        """R4, R8: its code runs; it is asked to stop, and how it ends is told by its worker."""
+        """Its code runs; it is asked to stop, and how it ends is told by its worker."""
         limit(store, running=1)
         (run_id,), worker = queue_many(store, 1), join_limited_worker(store)
         (claimed,) = work.take(store, worker)
@@ -359,7 +358,7 @@ class Caps:
 
     @pytest.mark.parametrize("place", ["standing", "let go"])
     def test_who_stands_or_was_let_go_can_be_cancelled(self, store: Store, place: str) -> None:
-        """A1: the next goes in its place."""
+        """The next goes in its place."""
         limit(store, running=1)
         ids, worker = queue_many(store, 3), join_limited_worker(store)
         claimed = work.take(store, worker)
@@ -375,7 +374,7 @@ class Caps:
         assert [] == store.check()
 
     def test_who_has_room_and_was_not_let_go_is_found(self, store: Store) -> None:
-        """R8: whoever makes room lets some go, and who tends the store all others, by a look."""
+        """Whoever makes room lets some go, and who tends the store all others, by a look."""
         limit(store, running=1)
         new = [kit.new_run(None, f"run {number}") for number in range(OPENED_MAX + 6)]
         store.add_runs(kit.add_runs(*new))
@@ -391,7 +390,7 @@ class Caps:
         assert [] == store.check()
 
     def test_who_stands_keeps_its_line(self, store: Store, clock: ManualClock) -> None:
-        """O1, R8: the next of its schedule waits for it all the same."""
+        """The next of its schedule waits for it all the same."""
         limit(store, "task:report", running=1)
         record = steps.fired(store, clock, Overlap.QUEUE_ALL, times=2)
         task = record.definition.call.task
@@ -417,7 +416,7 @@ class Caps:
     def test_who_stands_is_in_the_way_of_the_next_of_its_schedule(
         self, store: Store, clock: ManualClock, policy: Overlap
     ) -> None:
-        """O1, R8: it has gone ahead, and not begun."""
+        """It has gone ahead, and not begun."""
         record = steps.fired(store, clock, policy)
         task = record.definition.call.task
         limit(store, f"task:{task}", running=1)
@@ -436,7 +435,7 @@ class Caps:
     def test_who_stands_is_in_the_way_also_when_the_policy_has_changed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, R8, S4: it went ahead when there was no gate."""
+        """It went ahead when there was no gate."""
         record = steps.fired(store, clock, Overlap.SKIP)
         task = record.definition.call.task
         limit(store, f"task:{task}", running=1)
@@ -462,7 +461,6 @@ class Caps:
     def test_one_that_stands_is_replaced_like_any_that_has_not_begun(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, R8."""
         record = steps.fired(store, clock, Overlap.REPLACE)
         task = record.definition.call.task
         limit(store, f"task:{task}", running=1)
@@ -479,10 +477,10 @@ class Caps:
 
 
 class Rates:
-    """How many begin in a while (B4)."""
+    """How many begin in a while."""
 
     def test_after_its_burst_each_waits_for_its_turn(self, store: Store) -> None:
-        """B4: as a timer, with no attempt used; a blocked head of the queue it is not."""
+        """As a timer, with no attempt used; a blocked head of the queue it is not."""
         limit(store, rate="1/s burst 2")
         ids, worker = queue_many(store, 5), join_limited_worker(store)
 
@@ -502,7 +500,6 @@ class Rates:
     def test_at_its_turn_it_goes_and_is_not_charged_again(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B4."""
         limit(store, rate="1/s burst 1")
         ids, worker = queue_many(store, 4), join_limited_worker(store)
         ways(store, worker, *work.take(store, worker))
@@ -519,7 +516,6 @@ class Rates:
     def test_who_comes_later_stands_behind_the_turns_that_were_given(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B4."""
         limit(store, rate="1/s burst 1")
         queue_many(store, 3)
         worker = join_limited_worker(store)
@@ -534,7 +530,7 @@ class Rates:
     def test_many_that_come_late_do_not_all_begin_at_once(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B4, INV-23: after an outage, no more than the rate allows."""
+        """INV-23: after an outage, no more than the rate allows."""
         limit(store, rate="1/m burst 1")
         queue_many(store, 10)
         worker = join_limited_worker(store)
@@ -554,7 +550,7 @@ class Rates:
         assert [] == store.check()
 
     def test_who_is_hurried_before_its_turn_waits_for_it(self, store: Store) -> None:
-        """B4, A1: a person's order does not change the rate."""
+        """A person's order does not change the rate."""
         limit(store, rate="1/h burst 1")
         ids, worker = queue_many(store, 2), join_limited_worker(store)
         _, later = ask(store, worker, *work.take(store, worker))
@@ -568,7 +564,7 @@ class Rates:
     def test_who_waits_gets_another_turn_when_the_rate_has_changed(
         self, store: Store, clock: ManualClock, rate: str | None
     ) -> None:
-        """B4: nobody waits a week because of what was said before."""
+        """Nobody waits a week because of what was said before."""
         limit(store, rate="1/d burst 1")
         ids, worker = queue_many(store, 4), join_limited_worker(store)
         ways(store, worker, *work.take(store, worker))
@@ -587,7 +583,7 @@ class Rates:
         assert [] == store.check()
 
     def test_the_slowest_of_several_rates_counts(self, store: Store) -> None:
-        """B4: per task, tenant and destination."""
+        """Per task, tenant and destination."""
         limit(store, rate="10/s burst 1")
         limit(store, f"tenant:{TENANT_DEFAULT}", rate="1/s burst 1")
         limit(store, f"destination:{API}", rate="1/m burst 1")
@@ -600,7 +596,6 @@ class Rates:
         assert store.now() + 60 * SECOND_US == verdicts[1].at
 
     def test_who_stands_at_a_cap_uses_up_no_turn(self, store: Store) -> None:
-        """R8, B4."""
         limit(store, running=1, rate="1/h burst 2")
         queue_many(store, 2)
         worker = join_limited_worker(store)
@@ -614,7 +609,6 @@ class Rates:
     def test_who_waits_for_its_turn_can_be_cancelled_or_go_without_a_limit(
         self, store: Store, clock: ManualClock, how: str
     ) -> None:
-        """B4, A1."""
         limit(store, rate="1/s burst 1")
         ids, worker = queue_many(store, 2), join_limited_worker(store)
         ways(store, worker, *work.take(store, worker))
@@ -635,7 +629,7 @@ class SayingLimits:
     """What code and people say about limits."""
 
     def test_a_person_is_believed_before_the_code_part_by_part(self, store: Store) -> None:
-        """R8, B4: until he takes it back."""
+        """Until he takes it back."""
         declared = Limit(running=5, running_by=(("account", 1),))
         store.declare_limits({TASK: declared}, ADA)
         limit(store, rate="5/s", running=2)
@@ -651,7 +645,7 @@ class SayingLimits:
         assert declared == store.list_limits().of(TASK)
 
     def test_the_version_grows_with_every_order_that_changes_something(self, store: Store) -> None:
-        """R8: workers look at limits anew when it has grown, and only then."""
+        """Workers look at limits anew when it has grown, and only then."""
         versions = [store.list_limits().version]
         store.declare_limits({"task:b": Limit(running=5), TASK: Limit(running=1)}, ADA)
         versions.append(store.list_limits().version)
@@ -666,7 +660,7 @@ class SayingLimits:
         assert ["limit.removed", *["limit.set"] * 3] == actions
 
     def test_what_code_says_anew_changes_nothing(self, store: Store) -> None:
-        """R8: every worker says it when it joins."""
+        """Every worker says it when it joins."""
         store.declare_limits({TASK: Limit(running=5), "task:other": None}, ADA)
         version = store.list_limits().version
         store.declare_limits({TASK: Limit(running=5), "task:other": None}, ADA)
@@ -678,7 +672,7 @@ class SayingLimits:
         assert version < store.list_limits().version
 
     def test_every_beat_tells_the_version(self, store: Store) -> None:
-        """R8: so that a change is known within a beat."""
+        """So that a change is known within a beat."""
         worker = join_limited_worker(store)
         before = store.beat(Heartbeat(worker=worker)).limits_version
         limit(store, running=1)
@@ -688,7 +682,6 @@ class SayingLimits:
         assert before < after == store.list_limits().version
 
     def test_every_change_is_on_record(self, store: Store) -> None:
-        """A2."""
         limit(store, running=1)
         limit(store, running=2)
         store.remove_limit(TASK, ADA)

@@ -1,4 +1,4 @@
-"""Draining what is owed: the part of the contract about the catch-up lane (F8)."""
+"""Draining what is owed: the part of the contract about the catch-up lane."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ class DrainingOwed:
     """What `load_owed` and `drain_owed` promise."""
 
     def test_what_is_owed_is_loaded_by_shard(self, store: Store, clock: ManualClock) -> None:
-        """F8."""
         record = owing(store, clock)
         (owed,) = store.list_owed(record.id)
         others = [shard for shard in range(store.status().shards) if shard != record.shard]
@@ -41,7 +40,7 @@ class DrainingOwed:
         assert [] == store.load_owed(others, 10)
 
     def test_what_is_owed_longest_comes_first(self, store: Store, clock: ManualClock) -> None:
-        """F8: and no more than the limit."""
+        """And no more than the limit."""
         records = []
         for name in ("first", "second", "third"):
             records.append(owing(store, clock, name))
@@ -55,7 +54,7 @@ class DrainingOwed:
     def test_the_ranges_of_a_schedule_are_listed_oldest_first_and_no_more_than_asked_for(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F8, L6: however often it was late."""
+        """However often it was late."""
         record = owing(store, clock)
         for _ in range(2):
             clock.advance("5h30m")
@@ -69,7 +68,7 @@ class DrainingOwed:
     def test_draining_makes_runs_and_leaves_the_rest(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F8, M1: oldest first, at the rate that the dispatcher chose."""
+        """Oldest first, at the rate that the dispatcher chose."""
         record = owing(store, clock)
         (owed,) = store.list_owed(record.id)
 
@@ -90,7 +89,7 @@ class DrainingOwed:
         assert 2 == steps.queued(store)
 
     def test_a_range_that_is_done_is_gone(self, store: Store, clock: ManualClock) -> None:
-        """F8: each occurrence was run once, and has its window."""
+        """Each occurrence was run once, and has its window."""
         record = owing(store, clock)
         fence = steps.own(store, CATCH_UP)
         instants = [record.created_at + hours * HOUR_US for hours in range(1, 6)]
@@ -106,7 +105,7 @@ class DrainingOwed:
         assert (5, instants[-1]) == (after.fires, after.last_for)
 
     def test_draining_records_what_it_skips(self, store: Store, clock: ManualClock) -> None:
-        """M1: the policy is judged when an occurrence would run, not when it was missed."""
+        """The policy is judged when an occurrence would run, not when it was missed."""
         record = owing(store, clock)
         (owed,) = store.list_owed(record.id)
         clock.advance("30h")
@@ -123,7 +122,7 @@ class DrainingOwed:
         assert [] == store.list_owed(record.id)
 
     def test_draining_does_not_touch_the_timer(self, store: Store, clock: ManualClock) -> None:
-        """F8: neither version nor pending, so that what is loaded stays good."""
+        """Neither version nor pending, so that what is loaded stays good."""
         record = owing(store, clock)
         drain(store, steps.own(store, CATCH_UP), record)
 
@@ -133,7 +132,7 @@ class DrainingOwed:
     def test_a_run_made_late_does_not_turn_back_the_last_one(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """C4, F8: a live run was made meanwhile; windows follow the order of occurrences."""
+        """A live run was made meanwhile; windows follow the order of occurrences."""
         record = owing(store, clock)
         fired = steps.fire_due(store, clock, record)
         drain(store, steps.own(store, CATCH_UP), fired, runs_max=1)
@@ -160,7 +159,7 @@ class DrainingOwed:
         assert (5, 5) == (steps.queued(store), steps.look(store, record).fires)
 
     def test_a_run_that_is_not_due_is_early(self, store: Store, clock: ManualClock) -> None:
-        """F1, INV-1: an occurrence may be owed between its nominal time and its jittered due."""
+        """INV-1: an occurrence may be owed between its nominal time and its jittered due."""
         record = steps.create(store, jitter_us=HOUR_US)
         assert record.pending is not None
         clock.set(record.pending.scheduled_for)
@@ -184,7 +183,7 @@ class DrainingOwed:
     def test_a_schedule_that_rests_drains_nothing(
         self, store: Store, clock: ManualClock, order: str
     ) -> None:
-        """S3, INV-12, INV-13."""
+        """INV-12, INV-13."""
         record = owing(store, clock)
         (owed,) = store.list_owed(record.id)
         (steps.pause if order == "paused" else steps.delete)(store, record)
@@ -197,7 +196,7 @@ class DrainingOwed:
         assert [] == store.load_owed([record.shard], 10)
 
     def test_a_pause_keeps_what_is_owed(self, store: Store, clock: ManualClock) -> None:
-        """S3: pausing keeps everything."""
+        """Pausing keeps everything."""
         record = owing(store, clock)
         owed = store.list_owed(record.id)
         steps.pause(store, record)
@@ -205,7 +204,7 @@ class DrainingOwed:
         assert owed == store.list_owed(record.id)
 
     def test_deleting_turns_what_is_owed_into_skips(self, store: Store, clock: ManualClock) -> None:
-        """M1, INV-2: given up, on record."""
+        """INV-2: given up, on record."""
         record = owing(store, clock)
         (owed,) = store.list_owed(record.id)
         steps.delete(store, record)
@@ -233,7 +232,7 @@ class DrainingOwed:
         assert before == snapshot(store)
 
     def test_draining_needs_the_catch_up_lease(self, store: Store, clock: ManualClock) -> None:
-        """F4, F8: the live lease is not enough."""
+        """The live lease is not enough."""
         record = owing(store, clock)
         fence = steps.own(store, (Lane.LIVE, Lane.BACKFILL))
         before = snapshot(store)
@@ -242,7 +241,7 @@ class DrainingOwed:
         assert before == snapshot(store)
 
     def test_a_stale_owner_drains_nothing(self, store: Store, clock: ManualClock) -> None:
-        """F4, INV-5."""
+        """INV-5."""
         record = owing(store, clock)
         stale = steps.own(store, CATCH_UP)
         clock.advance(MEMBER_TTL_US)
@@ -283,7 +282,7 @@ class DrainingOwed:
     def test_draining_nothing_changes_the_range_alone(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F8: a settlement may be only what remains."""
+        """A settlement may be only what remains."""
         record = owing(store, clock)
         (owed,) = store.list_owed(record.id)
         fence = steps.own(store, CATCH_UP)

@@ -31,7 +31,7 @@ class CancellingRuns:
     def test_a_run_that_nobody_holds_is_cancelled_at_once(
         self, store: Store, clock: ManualClock, place: str
     ) -> None:
-        """R9, A2: on record with its tries, and nobody starts it any more."""
+        """On record with its tries, and nobody starts it any more."""
         target = work.queue(store) if place == "queued" else work.make_waiting(store)
         before = work.get_run(store, target)
         clock.advance(1)
@@ -60,7 +60,7 @@ class CancellingRuns:
     def test_a_run_that_somebody_holds_is_asked_to_stop(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R9, R2: it stays in its worker's hands; asking again changes nothing."""
+        """It stays in its worker's hands; asking again changes nothing."""
         _, claimed = work.queue_and_take(store)
         clock.advance(1)
         asked = store.cancel_run(cancel_run(claimed.record.id))
@@ -74,7 +74,7 @@ class CancellingRuns:
         assert (claimed.record.id, ADA) == (entry.subject_id, entry.actor)
 
     def test_a_pending_run_is_cancelled_as_ever(self, store: Store) -> None:
-        """S5: whichever order names it."""
+        """Whichever order names it."""
         pending = steps.delay(store, store.now() + HOUR_US)
 
         cancelled = store.cancel_run(cancel_run(pending.id))
@@ -84,7 +84,7 @@ class CancellingRuns:
         assert 1 == len(steps.audit(store, action="delayed.cancelled"))
 
     def test_cancelling_again_returns_the_run(self, store: Store) -> None:
-        """R9: no second entry on the trail."""
+        """No second entry on the trail."""
         target = work.queue(store)
         cancelled = store.cancel_run(cancel_run(target))
 
@@ -93,7 +93,7 @@ class CancellingRuns:
 
     @pytest.mark.parametrize("place", ["succeeded", "dead", "discarded"])
     def test_what_is_over_can_not_be_cancelled(self, store: Store, place: str) -> None:
-        """R3: an impossible change is refused, and changes nothing."""
+        """An impossible change is refused, and changes nothing."""
         target = run_in(store, place)
         before = snapshot(store)
 
@@ -104,7 +104,7 @@ class CancellingRuns:
 
     @pytest.mark.parametrize("place", ["queued", "running", "retrying", "pending"])
     def test_a_run_of_another_tenant_is_not_found(self, store: Store, place: str) -> None:
-        """A1: nor is one that never was."""
+        """Nor is one that never was."""
         target = run_in(store, place)
         before = snapshot(store)
 
@@ -121,7 +121,7 @@ class DeadLetters(AtPlaces):
     def test_a_dead_run_is_queued_again_with_a_fresh_budget(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B3, R1: the same run; its fence and attempt numbers go on."""
+        """The same run; its fence and attempt numbers go on."""
         target = work.make_dead(store)
         clock.advance(HOUR_US)
 
@@ -140,7 +140,7 @@ class DeadLetters(AtPlaces):
         assert [] == store.check()
 
     def test_a_waiting_run_is_tried_at_once(self, store: Store) -> None:
-        """B1: what it has paid stays paid."""
+        """What it has paid stays paid."""
         target = work.make_waiting(store)
         tries = work.get_run(store, target).tries
 
@@ -152,7 +152,6 @@ class DeadLetters(AtPlaces):
         assert () == steps.load(store, 1 << 60)
 
     def test_retrying_wakes_a_worker(self, store: Store) -> None:
-        """P3."""
         target = work.make_dead(store)
         place = self.place(store, MemberKind.WORKER)
         work.join_worker(store, wake_address=place.address)
@@ -163,7 +162,7 @@ class DeadLetters(AtPlaces):
 
     @pytest.mark.parametrize("place", ["queued", "running", "succeeded", "discarded"])
     def test_what_can_not_be_retried_is_told(self, store: Store, place: str) -> None:
-        """B3: and is left as it is."""
+        """And is left as it is."""
         target = run_in(store, place)
         before = snapshot(store)
 
@@ -173,7 +172,7 @@ class DeadLetters(AtPlaces):
         assert before == snapshot(store)
 
     def test_a_discarded_run_is_over(self, store: Store, clock: ManualClock) -> None:
-        """B3: with all its attempts and its error on record."""
+        """With all its attempts and its error on record."""
         target = work.make_dead(store)
         before = work.get_run(store, target)
         clock.advance(1)
@@ -196,7 +195,6 @@ class DeadLetters(AtPlaces):
 
     @pytest.mark.parametrize("place", ["queued", "running", "retrying", "succeeded"])
     def test_only_the_dead_can_be_discarded(self, store: Store, place: str) -> None:
-        """B3."""
         target = run_in(store, place)
         before = snapshot(store)
 
@@ -209,7 +207,7 @@ class DeadLetters(AtPlaces):
     def test_all_that_can_be_done_is_done_in_the_order_given(
         self, store: Store, order: str
     ) -> None:
-        """B3: the others are told; one named twice is done once."""
+        """The others are told; one named twice is done once."""
         dead, other = work.make_dead(store, "a"), work.make_dead(store, "b")
         nobody = run_id("nobody")
 
@@ -221,7 +219,6 @@ class DeadLetters(AtPlaces):
         assert 0 == store.status().dead
 
     def test_dead_runs_of_another_tenant_are_nobodys(self, store: Store) -> None:
-        """A1."""
         target = work.make_dead(store)
         theirs = order_runs(target, tenant="theirs")
         before = snapshot(store)
@@ -232,7 +229,7 @@ class DeadLetters(AtPlaces):
         assert before == snapshot(store)
 
     def test_a_dead_run_can_be_given_other_arguments(self, store: Store) -> None:
-        """B3, A2: it is tried with them; the trail has both."""
+        """It is tried with them; the trail has both."""
         target = work.make_dead(store, arguments='{"to":"bob"}')
         before = work.get_run(store, target)
 
@@ -252,7 +249,7 @@ class DeadLetters(AtPlaces):
     def test_the_run_of_a_schedule_can_be_edited_alone(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B3, INV-7: its schedule's other runs keep theirs."""
+        """INV-7: its schedule's other runs keep theirs."""
         record = steps.fire_due(store, clock, steps.create(store))
         worker = work.join_worker(store)
         claimed = work.take_one(store, worker)
@@ -266,7 +263,6 @@ class DeadLetters(AtPlaces):
 
     @pytest.mark.parametrize("place", ["queued", "running", "retrying", "succeeded"])
     def test_only_the_dead_can_be_edited(self, store: Store, place: str) -> None:
-        """B3."""
         target = run_in(store, place)
         before = snapshot(store)
 
@@ -284,7 +280,7 @@ class Queues:
     """What orders about queues promise."""
 
     def test_queues_are_listed_with_what_they_hold(self, store: Store, clock: ManualClock) -> None:
-        """R8: by name; those that hold nothing and are not paused are left out."""
+        """By name; those that hold nothing and are not paused are left out."""
         began_at = clock.now_us()
         for text in ("a", "b"):
             work.queue(store, text, queue="mail")
@@ -313,7 +309,7 @@ class Queues:
     def test_a_queue_is_paused_and_resumed_on_record(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A2: twice is once; the first to pause it stays named."""
+        """Twice is once; the first to pause it stays named."""
         store.pause_queue("mail", ADA)
         clock.advance(1)
         store.pause_queue("mail", replace(ADA, name="bob"))

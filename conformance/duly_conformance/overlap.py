@@ -96,7 +96,7 @@ class ScopeOfRuns:
     """What `report`, `finish_runs` and `get_scope` promise about scope."""
 
     def test_what_is_expected_and_done_is_counted(self, store: Store) -> None:
-        """E6: told in reports, and with the end."""
+        """Told in reports, and with the end."""
         worker, claimed = work.queue_and_take(store)
         assert ItemScope() == store.get_scope(claimed.run_id)
 
@@ -110,7 +110,7 @@ class ScopeOfRuns:
         assert [] == store.check()
 
     def test_the_same_attempt_saying_it_twice_says_it_once(self, store: Store) -> None:
-        """E6, INV-17: a lost answer is no second time; another attempt's word is."""
+        """INV-17: a lost answer is no second time; another attempt's word is."""
         worker, claimed = work.queue_and_take(store)
         for _ in range(2):
             tell(store, worker, claimed, ItemReport(expected=2, done=("a", "a")))
@@ -124,7 +124,7 @@ class ScopeOfRuns:
         assert store.get_scope(claimed.run_id) == store.get_scope(again.run_id)
 
     def test_what_is_done_is_told_to_whoever_goes_on(self, store: Store) -> None:
-        """E6: by any attempt of the line; expected and unheard of is not done."""
+        """By any attempt of the line; expected and unheard of is not done."""
         worker, claimed = work.queue_and_take(store)
         assert frozenset() == store.list_done(claimed.run_id, ("a",))
         tell(store, worker, claimed, ALL)
@@ -138,7 +138,6 @@ class ScopeOfRuns:
         assert frozenset() == store.list_done(rerun(store, claimed.run_id).id, asked)
 
     def test_a_rerun_that_is_no_repair_has_a_scope_of_its_own(self, store: Store) -> None:
-        """E6."""
         worker, claimed = work.queue_and_take(store)
         work.end(store, worker, claimed, Succeeded(), scope=ALL)
 
@@ -149,7 +148,7 @@ class ScopeOfRuns:
     def test_who_no_longer_holds_the_run_says_nothing_about_its_scope(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E6, INV-5."""
+        """INV-5."""
         worker, claimed = work.queue_and_take(store)
         clock.advance(WORKER_TTL_US)
         work.settle_lost(store, work.maintain(store), *work.lost_claims(store))
@@ -164,7 +163,7 @@ class FollowingUp:
     """What becomes of a run that is made of one that ends."""
 
     def test_the_check_of_a_result_is_queued_with_the_end(self, store: Store) -> None:
-        """E6: in one transaction, and once, however often the end is told."""
+        """In one transaction, and once, however often the end is told."""
         worker, claimed = work.queue_and_take(store)
         check = check_of(claimed.record, claimed.fence)
 
@@ -179,7 +178,7 @@ class FollowingUp:
         assert [] == store.check()
 
     def test_a_refused_end_makes_none(self, store: Store, clock: ManualClock) -> None:
-        """E6, INV-5."""
+        """INV-5."""
         worker, claimed = work.queue_and_take(store)
         clock.advance(WORKER_TTL_US)
         work.settle_lost(store, work.maintain(store), *work.lost_claims(store))
@@ -192,7 +191,7 @@ class FollowingUp:
     def test_whoever_settles_a_lost_run_may_have_it_checked(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E6: what is left in doubt is looked at by its own task first."""
+        """What is left in doubt is looked at by its own task first."""
         worker, claimed = taken(store)
         begin(store, worker, claimed)
         clock.advance(WORKER_TTL_US)
@@ -209,7 +208,7 @@ class FollowingUp:
         assert RunState.QUEUED is work.get_run(store, check.id).state
 
     def test_a_batch_of_plain_ends_and_others_ends_them_all(self, store: Store) -> None:
-        """E6: some close their run and no more, some are followed, some have begun effects."""
+        """Some close their run and no more, some are followed, some have begun effects."""
         store.register_policies({"remind": UNSAFE})
         for text in "abcd":
             work.queue(store, text)
@@ -241,7 +240,7 @@ class ForgettingLines:
     def test_what_runs_have_in_common_goes_with_the_last_of_them(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D6, E3: a repair that is still there must know what was done."""
+        """A repair that is still there must know what was done."""
         worker, claimed = taken(store)
         done(store, worker, claimed)
         tell(store, worker, claimed, ALL)
@@ -265,7 +264,6 @@ class ForgettingLines:
         assert [] == store.check()
 
     def test_verdicts_go_with_their_run(self, store: Store, clock: ManualClock) -> None:
-        """D6, E6."""
         worker, claimed = work.queue_and_take(store)
         work.end(store, worker, claimed, Succeeded())
         found = AddVerdict(
@@ -280,7 +278,6 @@ class ForgettingLines:
         assert [] == store.check()
 
     def test_a_run_in_doubt_is_never_pruned(self, store: Store, clock: ManualClock) -> None:
-        """D6, E2."""
         claimed = in_doubt(store)
         before = work.get_run(store, claimed.run_id)
         clock.advance(1000 * HOUR_US)
@@ -298,7 +295,7 @@ class BackfilledLines:
     def test_what_failed_is_made_good_and_what_is_redone_begins_anew(
         self, store: Store, clock: ManualClock, mode: BackfillMode
     ) -> None:
-        """M2, E3, E7: an effect that was done is done once more only by who redoes all of it."""
+        """An effect that was done is done once more only by who redoes all of it."""
         record = backfills.past(store, clock)
         fence = steps.own(store)
         backfills.step(store, backfills.begun(store, record), fence=fence, count=1)
@@ -318,7 +315,7 @@ class BackfilledLines:
         assert [] == store.check()
 
     def test_one_that_is_in_doubt_counts_as_open(self, store: Store, clock: ManualClock) -> None:
-        """M2, E2: a backfill leaves no more doubt behind than it may have runs open."""
+        """A backfill leaves no more doubt behind than it may have runs open."""
         record = backfills.past(store, clock)
         backfill = backfills.begun(store, record, concurrency=1)
         fence = steps.own(store)
@@ -340,7 +337,6 @@ class RerunsAtGates:
     def test_the_next_occurrence_finds_a_rerun_in_its_way(
         self, store: Store, clock: ManualClock, policy: Overlap
     ) -> None:
-        """O1, A3."""
         record = fired(store, clock, policy)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
         claimed = work.take_one(store, worker)
@@ -355,7 +351,6 @@ class RerunsAtGates:
         assert [] == store.check()
 
     def test_a_rerun_waits_for_a_run_that_is_open(self, store: Store, clock: ManualClock) -> None:
-        """O1, A3."""
         fired(store, clock, Overlap.QUEUE_ALL, times=2)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
         first = work.take_one(store, worker)
@@ -371,7 +366,7 @@ class RerunsAtGates:
     def test_a_rerun_that_may_neither_go_nor_wait_is_refused(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, A3: and nothing is changed."""
+        """And nothing is changed."""
         record = fired(store, clock, Overlap.SKIP)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
         claimed = work.take_one(store, worker)
@@ -387,7 +382,7 @@ class RerunsAtGates:
     def test_what_is_serialized_with_a_doubt_waits_for_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, E2: also the run of another schedule."""
+        """Also the run of another schedule."""
         store.register_policies({"report": UNSAFE})
         first, second = (made(store, Overlap.SERIALIZE, name) for name in ("first", "second"))
         steps.fire_due(store, clock, first)
@@ -405,7 +400,6 @@ class RerunsAtGates:
         assert [] == store.check()
 
     def test_one_that_goes_on_keeps_its_gate(self, store: Store, clock: ManualClock) -> None:
-        """O1, E5."""
         store.register_policies({"report": UNSAFE})
         record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
@@ -425,7 +419,7 @@ class RerunsAtGates:
     def test_a_settled_doubt_leaves_alone_what_another_run_of_the_line_intends(
         self, store: Store
     ) -> None:
-        """E3, E5: that run says itself what has become of it."""
+        """That run says itself what has become of it."""
         worker, first = taken(store)
         work.end(store, worker, first, Succeeded())
         doubtful = repaired(store, worker, first.run_id, "one")
@@ -445,7 +439,7 @@ class RerunsAtGates:
     def test_an_effect_that_is_taken_back_may_be_intended_again(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """E3: what earlier attempts left stays unknown, and is granted to who may repeat it."""
+        """What earlier attempts left stays unknown, and is granted to who may repeat it."""
         worker, claimed = taken(store)
         begin(store, worker, claimed)
         work.end(store, worker, claimed, Failed("later"))
@@ -473,7 +467,7 @@ class OverlapInCatchUp:
     def test_what_is_owed_waits_where_it_is_until_nobody_is_in_the_way(
         self, store: Store, clock: ManualClock, policy: Overlap
     ) -> None:
-        """F8, O1: there it can still be edited, paused and called off."""
+        """There it can still be edited, paused and called off."""
         record = made(store, policy, misfire=Misfire("all"))
         fence = steps.own(store, ttl_us=100 * HOUR_US)
         owed = owing(store, clock, fence, record)
@@ -492,7 +486,6 @@ class OverlapInCatchUp:
     def test_what_is_owed_is_drained_at_once_where_runs_may_overlap(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F8."""
         record = made(store, Overlap.ALLOW, misfire=Misfire("all"))
         fence = steps.own(store, ttl_us=100 * HOUR_US)
         owed = owing(store, clock, fence, record)
@@ -504,7 +497,7 @@ class OverlapInCatchUp:
     def test_what_is_owed_waits_behind_a_run_that_waits_at_a_gate_without_a_holder(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, INV-8: the run in the way holds the gate that its schedule had before."""
+        """INV-8: the run in the way holds the gate that its schedule had before."""
         first = fired(store, clock, Overlap.COALESCE)
         work.take_one(store, work.join_worker(store, ttl_us=100 * HOUR_US))
         changed = replace(first.definition, overlap=Overlap.SERIALIZE, serialize_by="account:1")
@@ -522,7 +515,7 @@ class OverlapInCatchUp:
     def test_of_several_that_are_made_at_once_the_last_replaces_the_others(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1: also those that the same transaction has made."""
+        """Also those that the same transaction has made."""
         record = made(store, Overlap.REPLACE, misfire=Misfire("all"))
         fence = steps.own(store, ttl_us=100 * HOUR_US)
         owed = owing(store, clock, fence, record)
@@ -545,7 +538,7 @@ class OverlapByHand:
     def test_a_run_by_hand_is_in_the_way_like_any_other(
         self, store: Store, clock: ManualClock, policy: Overlap
     ) -> None:
-        """O1, INV-8."""
+        """INV-8."""
         record = made(store, policy)
         trigger(store, record)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
@@ -559,7 +552,7 @@ class OverlapByHand:
     def test_of_runs_that_are_ordered_at_once_the_last_is_in_the_way_afterwards(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, INV-8: the first has made way for it in the same transaction, and is closed."""
+        """INV-8: the first has made way for it in the same transaction, and is closed."""
         record = made(store, Overlap.REPLACE)
         trigger_many(store, record, 2)
         (last,) = work.take_ids(store, work.join_worker(store, ttl_us=10 * HOUR_US))
@@ -571,7 +564,7 @@ class OverlapByHand:
     def test_a_run_by_hand_that_would_be_skipped_is_refused(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, L6: with the run that is in the way, and how to do it on purpose."""
+        """With the run that is in the way, and how to do it on purpose."""
         record = fired(store, clock, Overlap.SKIP)
         open_run = only_run(store)
 
@@ -580,7 +573,6 @@ class OverlapByHand:
         assert open_run == only_run(store)
 
     def test_a_run_by_hand_waits_where_others_do(self, store: Store, clock: ManualClock) -> None:
-        """O1."""
         record = fired(store, clock, Overlap.QUEUE_ALL)
         by_hand = trigger(store, record)
         assert RunState.BLOCKED == work.get_run(store, by_hand).state
@@ -593,7 +585,7 @@ class OverlapByHand:
     def test_the_policy_can_be_overridden_for_one_run(
         self, store: Store, clock: ManualClock, policy: Overlap
     ) -> None:
-        """O3: on purpose, on record."""
+        """On purpose, on record."""
         record = fired(store, clock, policy)
         by_hand = trigger(store, record, overlap=Overlap.ALLOW)
 
@@ -607,7 +599,7 @@ class OverlapByHand:
     def test_after_an_override_the_earlier_run_is_in_the_way_as_before(
         self, store: Store, clock: ManualClock, policy: Overlap
     ) -> None:
-        """O3, INV-8: the policy is overridden for one run, and for no other."""
+        """INV-8: the policy is overridden for one run, and for no other."""
         record = fired(store, clock, policy)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
         work.take_one(store, worker)
@@ -622,7 +614,7 @@ class OverlapByHand:
     def test_a_dead_run_that_is_brought_back_waits_for_one_that_is_open(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, B3: a person's order takes nobody's place."""
+        """A person's order takes nobody's place."""
         record = fired(store, clock, Overlap.COALESCE)
         (dead,) = runs_of(store, record)
         end_somehow(store, "dead")
@@ -637,7 +629,7 @@ class OverlapByHand:
     def test_a_dead_run_that_was_brought_back_goes_when_its_turn_has_come(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, B3: also if nothing of its schedule has gone ahead since."""
+        """Also if nothing of its schedule has gone ahead since."""
         first = made(store, Overlap.SERIALIZE, "first", serialize_by="a")
         other = made(store, Overlap.SERIALIZE, "other", serialize_by="a")
         first = steps.fire_due(store, clock, first)
@@ -656,7 +648,7 @@ class OverlapByHand:
     def test_a_dead_run_is_not_brought_back_beside_one_that_is_open(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, INV-8: nobody waits under skip; it stays among the dead letters."""
+        """INV-8: nobody waits under skip; it stays among the dead letters."""
         record = fired(store, clock, Overlap.SKIP)
         (dead,) = runs_of(store, record)
         end_somehow(store, "dead")
@@ -668,7 +660,7 @@ class OverlapByHand:
     def test_who_is_in_the_way_of_a_more_urgent_run_is_hurried(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M3: it has the priority of the one that waits for it."""
+        """It has the priority of the one that waits for it."""
         slow = made(store, Overlap.SERIALIZE, "slow", serialize_by="a", priority=9)
         urgent = made(store, Overlap.SERIALIZE, "urgent", serialize_by="a", priority=0)
         steps.fire_due(store, clock, slow)
@@ -687,7 +679,7 @@ class Overlapping:
 
     @pytest.mark.parametrize("policy", Overlap)
     def test_who_finds_nobody_goes(self, store: Store, clock: ManualClock, policy: Overlap) -> None:
-        """O1: under every policy; and again when the earlier one has ended."""
+        """Under every policy; and again when the earlier one has ended."""
         record = made(store, policy)
         for _ in range(3):
             record = steps.fire_due(store, clock, record)
@@ -697,7 +689,7 @@ class Overlapping:
         assert [] == store.check()
 
     def test_runs_may_overlap_when_that_is_allowed(self, store: Store, clock: ManualClock) -> None:
-        """O1: allow."""
+        """Allow."""
         record = fired(store, clock, Overlap.ALLOW, times=3)
 
         assert 3 == len(work.take_ids(store, work.join_worker(store)))
@@ -706,7 +698,7 @@ class Overlapping:
     def test_an_occurrence_is_skipped_while_an_earlier_run_is_open(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, M1: skip; on record, with the run that was in the way; no run is made."""
+        """Skip; on record, with the run that was in the way; no run is made."""
         record = fired(store, clock, Overlap.SKIP, times=3)
 
         first = only_run(store)
@@ -723,7 +715,7 @@ class Overlapping:
     def test_an_open_run_is_in_the_way_wherever_it_is(
         self, store: Store, clock: ManualClock, place: str
     ) -> None:
-        """O1, INV-8."""
+        """INV-8."""
         record = fired(store, clock, Overlap.SKIP)
         if place != "queued":
             worker = work.join_worker(store, ttl_us=10 * HOUR_US)
@@ -737,7 +729,7 @@ class Overlapping:
     def test_a_lost_worker_leaves_its_run_in_the_way(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, INV-8: across takeovers; time alone opens no gate."""
+        """INV-8: across takeovers; time alone opens no gate."""
         record = fired(store, clock, Overlap.SKIP)
         work.take_one(store, work.join_worker(store))
         clock.advance(WORKER_TTL_US + MEMBER_TTL_US)
@@ -750,7 +742,7 @@ class Overlapping:
     def test_a_run_that_is_over_is_in_nobodys_way(
         self, store: Store, clock: ManualClock, how: str
     ) -> None:
-        """O1: dead letters wait for a person, and nobody waits for them."""
+        """Dead letters wait for a person, and nobody waits for them."""
         record = fired(store, clock, Overlap.SKIP)
         end_somehow(store, how)
 
@@ -759,7 +751,7 @@ class Overlapping:
         assert (2, 0) == (record.fires, record.overlaps)
 
     def test_one_may_wait_and_no_more(self, store: Store, clock: ManualClock) -> None:
-        """O1: queue-one."""
+        """Queue-one."""
         record = fired(store, clock, Overlap.QUEUE_ONE, times=4)
 
         assert ["queued", "blocked"] == states(store, record)
@@ -771,7 +763,7 @@ class Overlapping:
         assert [] == store.check()
 
     def test_all_wait_their_turn_and_go_in_order(self, store: Store, clock: ManualClock) -> None:
-        """O1: queue-all."""
+        """Queue-all."""
         record = fired(store, clock, Overlap.QUEUE_ALL, times=4)
         assert ["queued", "blocked", "blocked", "blocked"] == states(store, record)
 
@@ -790,7 +782,7 @@ class Overlapping:
     def test_a_row_that_has_grown_too_long_is_not_fed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, L6: so many that something must be wrong."""
+        """So many that something must be wrong."""
         record = made(store, Overlap.QUEUE_ALL)
         record = steps.fire_due(store, clock, record)
         trigger_many(store, record, WAITING_MAX - 1)
@@ -807,7 +799,7 @@ class Overlapping:
         assert WAITING_MAX == len(store.list_runs(blocked))
 
     def test_one_waits_for_the_latest(self, store: Store, clock: ManualClock) -> None:
-        """O1: coalesce; those before it say for whom they were closed, and its window is theirs."""
+        """Coalesce; those before it say for whom they were closed, and its window is theirs."""
         record = fired(store, clock, Overlap.COALESCE, times=4)
 
         first, second, third, last = runs_of(store, record)
@@ -820,7 +812,7 @@ class Overlapping:
     def test_the_newest_takes_the_place_of_one_that_has_not_begun(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1: replace; it goes at once, for nobody has to stop."""
+        """Replace; it goes at once, for nobody has to stop."""
         record = fired(store, clock, Overlap.REPLACE, times=3)
 
         first, second, last = runs_of(store, record)
@@ -832,7 +824,7 @@ class Overlapping:
     def test_a_running_one_is_asked_to_stop_and_keeps_its_gate_until_it_has(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, INV-8: replace."""
+        """INV-8: replace."""
         record = fired(store, clock, Overlap.REPLACE)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
         claimed = work.take_one(store, worker)
@@ -850,7 +842,7 @@ class Overlapping:
         assert [] == store.check()
 
     def test_an_attempt_that_made_way_was_cancelled(self, store: Store, clock: ManualClock) -> None:
-        """O1, R5: its run was replaced."""
+        """Its run was replaced."""
         record = fired(store, clock, Overlap.REPLACE)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
         claimed = work.take_one(store, worker)
@@ -865,7 +857,7 @@ class Overlapping:
     def test_a_running_one_that_succeeds_all_the_same_has_succeeded(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, R3: it was asked, and had done its work."""
+        """It was asked, and had done its work."""
         record = fired(store, clock, Overlap.REPLACE)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
         claimed = work.take_one(store, worker)
@@ -878,7 +870,7 @@ class Overlapping:
     def test_schedules_of_one_key_go_one_after_the_other(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1: serialize."""
+        """Serialize."""
         one = made(store, Overlap.SERIALIZE, "one", serialize_by="account:7")
         two = made(store, Overlap.SERIALIZE, "two", serialize_by="account:7")
         other = made(store, Overlap.SERIALIZE, "other", serialize_by="account:8")
@@ -892,7 +884,6 @@ class Overlapping:
         assert ["queued"] == states(store, two)
 
     def test_a_key_belongs_to_its_tenant(self, store: Store, clock: ManualClock) -> None:
-        """O1, L2."""
         one = made(store, Overlap.SERIALIZE, "one", serialize_by="account:7")
         two = made(store, Overlap.SERIALIZE, "two", serialize_by="account:7", tenant="another")
         for record in (one, two):
@@ -904,7 +895,7 @@ class Overlapping:
     def test_however_a_run_ends_the_next_goes(
         self, store: Store, clock: ManualClock, how: str
     ) -> None:
-        """O1: every end gives the gate back."""
+        """Every end gives the gate back."""
         record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
 
         end_somehow(store, how)
@@ -915,7 +906,7 @@ class Overlapping:
     def test_an_attempt_that_is_tried_again_keeps_the_gate(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1: until its run is over."""
+        """Until its run is over."""
         record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
         worker = work.join_worker(store)
         work.end(store, worker, work.take_one(store, worker), Failed("again", after_us=SECOND_US))
@@ -926,7 +917,7 @@ class Overlapping:
     def test_a_lost_attempt_keeps_the_gate_until_its_run_is_over(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, INV-8: the lost worker may still be at it, and its run is tried again."""
+        """INV-8: the lost worker may still be at it, and its run is tried again."""
         record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
         work.take_one(store, work.join_worker(store))
         clock.advance(WORKER_TTL_US)
@@ -936,7 +927,7 @@ class Overlapping:
         assert ["retrying", "blocked"] == states(store, record)
 
     def test_a_waiting_run_can_be_cancelled(self, store: Store, clock: ManualClock) -> None:
-        """A1: the others close up."""
+        """The others close up."""
         record = fired(store, clock, Overlap.QUEUE_ALL, times=3)
         store.cancel_run(cancel_run(runs_of(store, record)[1].id))
         assert ["queued", "cancelled", "blocked"] == states(store, record)
@@ -950,7 +941,7 @@ class Overlapping:
     def test_a_changed_policy_finds_the_run_that_is_open(
         self, store: Store, clock: ManualClock, policy: Overlap
     ) -> None:
-        """O1, S4: it went ahead when there was no gate; who comes now waits for it all the same."""
+        """It went ahead when there was no gate; who comes now waits for it all the same."""
         record = fired(store, clock, Overlap.SKIP)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
         claimed = work.take_one(store, worker)
@@ -968,7 +959,7 @@ class Overlapping:
     def test_a_run_at_another_gate_is_in_the_way_after_the_policy_was_changed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, S4, INV-8: who comes to the new gate finds the run that holds the old one."""
+        """INV-8: who comes to the new gate finds the run that holds the old one."""
         record = fired(store, clock, Overlap.COALESCE)
         worker = work.join_worker(store, ttl_us=10 * HOUR_US)
         claimed = work.take_one(store, worker)
@@ -986,7 +977,7 @@ class Overlapping:
     def test_who_waits_still_goes_after_the_policy_was_changed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O1, S4: and not beside one that came when there was no gate any more."""
+        """And not beside one that came when there was no gate any more."""
         record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
         changed = replace(record.definition, overlap=Overlap.SKIP)
         record = steps.edit(store, record, changed)
@@ -999,7 +990,7 @@ class Overlapping:
         assert [] == store.check()
 
     def test_a_gate_that_nobody_opened_is_found(self, store: Store, clock: ManualClock) -> None:
-        """O1: asking once more opens nothing, and nothing is let through twice."""
+        """Asking once more opens nothing, and nothing is let through twice."""
         record = fired(store, clock, Overlap.QUEUE_ALL, times=3)
 
         assert 0 == store.open_gates(10)

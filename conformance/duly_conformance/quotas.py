@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 
 
 class Breakers:
-    """A destination that keeps failing is left alone (B2)."""
+    """A destination that keeps failing is left alone."""
 
     def test_it_opens_when_enough_has_failed(self, store: Store) -> None:
-        """B2: what is due is put off, with no attempt used, and says why."""
+        """What is due is put off, with no attempt used, and says why."""
         worker = fail_often(store)
         record = known(store)
         assert BreakerState.OPEN == record.breaker.state
@@ -80,7 +80,7 @@ class Breakers:
         assert [] == store.check()
 
     def test_what_the_other_side_refuses_is_no_failure_of_its(self, store: Store) -> None:
-        """B2: it has answered; and what tells nothing counts for nothing."""
+        """It has answered; and what tells nothing counts for nothing."""
         worker = join_limited_worker(store)
         for number in range(2 * FAILURES_MIN):
             work.queue(store, f"run {number}")
@@ -93,7 +93,7 @@ class Breakers:
         assert (FAILURES_MIN, 0) == (known(store).breaker.succeeded, known(store).breaker.failed)
 
     def test_nothing_is_known_before_an_end_tells_something(self, store: Store) -> None:
-        """B2: of one that is spoken to for the first time, or was left without a word."""
+        """Of one that is spoken to for the first time, or was left without a word."""
         worker = join_limited_worker(store)
         work.queue(store, "first")
         claimed = work.take_one(store, worker)
@@ -107,7 +107,6 @@ class Breakers:
             store.reset_breaker(API, ADA)
 
     def test_ends_that_come_together_count_together(self, store: Store) -> None:
-        """B2."""
         ids, worker = queue_many(store, FAILURES_MIN), join_limited_worker(store)
         claimed = work.take(store, worker)
         ways(store, worker, *claimed, destination=API)
@@ -122,7 +121,7 @@ class Breakers:
 
     @pytest.mark.parametrize("is_repeated", [False, True])
     def test_a_batch_of_ends_is_judged_as_a_whole(self, store: Store, is_repeated: bool) -> None:  # noqa: FBT001
-        """B2: whatever comes first in it, and though some of it is told twice or refused."""
+        """Whatever comes first in it, and though some of it is told twice or refused."""
         queue_many(store, 2 * FAILURES_MIN + 2)
         worker = join_limited_worker(store)
         *claimed, last = work.take(store, worker)
@@ -150,7 +149,7 @@ class Breakers:
     def test_one_probe_goes_and_the_others_wait_for_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B2: whoever asks, and together or not."""
+        """Whoever asks, and together or not."""
         fail_often(store)
         ids = queue_many(store, 3)
         clock.advance(PAUSE_FIRST_US)
@@ -171,7 +170,7 @@ class Breakers:
         )
 
     def test_a_probe_that_succeeds_closes_it(self, store: Store, clock: ManualClock) -> None:
-        """B2: what was put off comes spread out, and goes."""
+        """What was put off comes spread out, and goes."""
         worker, probe = probing(store, clock)
 
         end_all(store, worker, probe, is_answered=True)
@@ -183,7 +182,7 @@ class Breakers:
         )
 
     def test_a_probe_that_fails_doubles_the_pause(self, store: Store, clock: ManualClock) -> None:
-        """B2, INV-23."""
+        """INV-23."""
         worker, probe = probing(store, clock)
 
         work.end(store, worker, probe, work.FATAL, is_answered=False)
@@ -195,7 +194,7 @@ class Breakers:
     def test_a_probe_that_is_lost_with_its_worker_is_followed_by_another(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B2: it has told nothing."""
+        """It has told nothing."""
         lost, probe = probing(store, clock, is_lasting=False)
         clock.advance(WORKER_TTL_US)
 
@@ -212,7 +211,7 @@ class Breakers:
         assert [] == store.check()
 
     def test_one_that_can_not_begin_is_no_probe(self, store: Store, clock: ManualClock) -> None:
-        """B2, R8: who stands at a cap is not waited for."""
+        """Who stands at a cap is not waited for."""
         limit(store, running=1)
         worker = fail_often(store)
         work.queue(store, "in the way")
@@ -226,7 +225,7 @@ class Breakers:
         assert BreakerState.OPEN == known(store).breaker.state
 
     def test_a_person_can_take_it_for_well(self, store: Store) -> None:
-        """B2, A2: on record."""
+        """On record."""
         worker = fail_often(store)
         waits = work.queue(store, "put off")
         assert [AdmissionRoute.LATER] == ways(
@@ -247,7 +246,6 @@ class Breakers:
             store.reset_breaker("nobody", ADA)
 
     def test_other_destinations_are_left_in_peace(self, store: Store) -> None:
-        """B2."""
         worker = fail_often(store)
         work.queue(store, "next")
 
@@ -266,7 +264,7 @@ class BoundedSchedules:
     """What a quota of active schedules promises."""
 
     def test_an_end_user_has_ten_schedules_unless_told(self, store: Store) -> None:
-        """S7: one more is refused, by name, count and remedy; and nothing of it is left."""
+        """One more is refused, by name, count and remedy; and nothing of it is left."""
         make_some(store, OWNED_DEFAULT, owner="anna")
         before = snapshot(store)
 
@@ -279,7 +277,7 @@ class BoundedSchedules:
         steps.create(store, "elsewhere", owner="anna", tenant="acme")
 
     def test_nobodys_and_declared_schedules_are_not_an_end_users(self, store: Store) -> None:
-        """S7: what the operator's own program declares is not bounded by whom it names."""
+        """What the operator's own program declares is not bounded by whom it names."""
         some = range(OWNED_DEFAULT + 1)
 
         assert all(is_made(store, f"{n}") for n in some)
@@ -289,7 +287,7 @@ class BoundedSchedules:
         assert is_made(store, "hers", owner="anna")
 
     def test_the_same_request_again_is_no_second_schedule(self, store: Store) -> None:
-        """S7, INV-17: who sends it again at the limit gets what is there."""
+        """INV-17: who sends it again at the limit gets what is there."""
         made = make_some(store, OWNED_DEFAULT, owner="anna")
         order = new_schedule(store.now(), "owned 0", owner="anna")
 
@@ -298,7 +296,7 @@ class BoundedSchedules:
         assert (False, made[0]) == (again.is_new, again.record)
 
     def test_what_is_said_by_name_holds_instead(self, store: Store) -> None:
-        """S7: of one owner, or of each; no bound is a bound that was lifted."""
+        """Of one owner, or of each; no bound is a bound that was lifted."""
         allow(store, QuotaKey(EACH_OWNER), schedules=1)
         allow(store, HERS, schedules=2)
         make_some(store, 2, owner="anna")
@@ -313,7 +311,7 @@ class BoundedSchedules:
 
     @pytest.mark.parametrize("scope", [ACME, QuotaKey(EACH_TENANT)])
     def test_a_tenant_has_so_many_schedules(self, store: Store, scope: QuotaKey) -> None:
-        """S7: whoever owns them; each tenant by itself."""
+        """Whoever owns them; each tenant by itself."""
         allow(store, scope, schedules=2)
         steps.create(store, "first", tenant="acme", owner="anna")
         steps.create(store, "declared", tenant="acme", declared_by="code:app")
@@ -324,7 +322,7 @@ class BoundedSchedules:
         steps.create(store, "third", tenant="another")
 
     def test_what_rests_makes_room_until_it_is_to_go_on(self, store: Store) -> None:
-        """S7, S3: paused or deleted, a schedule is not active; bringing it back is one more."""
+        """Paused or deleted, a schedule is not active; bringing it back is one more."""
         allow(store, HERS, schedules=2)
         first, second = make_some(store, 2, owner="anna")
         paused, deleted = steps.pause(store, first), steps.delete(store, second)
@@ -341,7 +339,7 @@ class BoundedSchedules:
     def test_what_resumes_by_itself_counts_all_the_while(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S7, S3: a promise to resume is kept, and nobody gets more by it."""
+        """A promise to resume is kept, and nobody gets more by it."""
         allow(store, HERS, schedules=1)
         record = steps.create(store, owner="anna")
         paused = steps.pause(store, record, until=clock.now_us() + HOUR_US)
@@ -352,7 +350,7 @@ class BoundedSchedules:
         resume(store, paused)
 
     def test_a_schedule_that_changes_hands_counts_for_who_gets_it(self, store: Store) -> None:
-        """S7: and an edit that leaves the owner is never refused, whatever the quota is now."""
+        """And an edit that leaves the owner is never refused, whatever the quota is now."""
         allow(store, HERS, schedules=1)
         hers, his = (steps.create(store, who, owner=who) for who in ("anna", "bob"))
         with pytest.raises(OverQuota):
@@ -364,7 +362,7 @@ class BoundedSchedules:
         assert "renamed" == changed.name
 
     def test_a_quota_holds_within_a_lent_transaction(self, store: Store) -> None:
-        """S7, D3: the order is refused, and the caller goes on."""
+        """The order is refused, and the caller goes on."""
         allow(store, HERS, schedules=1)
         with store.transaction(SECOND_US) as lent:
             store.create_schedule(new_schedule(store.now(), "a", owner="anna"), within=lent)
@@ -384,7 +382,7 @@ class BoundedOrders:
     def test_so_many_schedules_are_made_in_a_minute(
         self, store: Store, clock: ManualClock, scope: QuotaKey
     ) -> None:
-        """S7: in any minute, and it is said when there is room again."""
+        """In any minute, and it is said when there is room again."""
         allow(store, scope, creations=2)
         steps.create(store, "first", tenant="acme")
         clock.advance(WINDOW_US // 2)
@@ -398,7 +396,7 @@ class BoundedOrders:
         steps.create(store, "third", tenant="acme")
 
     def test_each_tenant_has_its_own_minute(self, store: Store) -> None:
-        """S7: and `all` is for all together; what was deleted was made all the same."""
+        """And `all` is for all together; what was deleted was made all the same."""
         allow(store, QuotaKey(EACH_TENANT), creations=1)
         steps.delete(store, steps.create(store, "a", tenant="acme"))
         steps.create(store, "b", tenant="another")
@@ -413,7 +411,7 @@ class BoundedOrders:
     def test_so_many_runs_of_a_tenant_are_pending(
         self, store: Store, clock: ManualClock, way: str
     ) -> None:
-        """S7: all of an order or nothing; what runs at once is not pending, nor is another's."""
+        """All of an order or nothing; what runs at once is not pending, nor is another's."""
         allow(store, ACME, pending=3)
         due_at = clock.now_us() + HOUR_US
         parts: dict[str, Any] = {"is_drawn": True, "fingerprint": ""} if way == "alike" else {}
@@ -438,7 +436,6 @@ class BoundedOrders:
     def test_replacing_what_is_pending_takes_no_place(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S7, S2."""
         allow(store, QuotaKey(EACH_TENANT), pending=1)
         steps.delay(store, clock.now_us() + HOUR_US, "first", key="class:42")
 
@@ -448,7 +445,7 @@ class BoundedOrders:
         assert 1 == store.status().delayed
 
     def test_quotas_are_on_record_with_who_set_them(self, store: Store, clock: ManualClock) -> None:
-        """S7, A2: what is not named stays; what is the same again changes nothing."""
+        """What is not named stays; what is the same again changes nothing."""
         first = allow(store, ACME, schedules=5, pending=100)
         clock.advance(1)
         second = allow(store, ACME, schedules=6)
@@ -470,7 +467,7 @@ class BoundedOrders:
         ] == [(one.subject, one.before, one.after) for one in trail]
 
     def test_a_quota_that_is_taken_back_holds_no_longer(self, store: Store) -> None:
-        """S7, A2: and what is said about each holds again."""
+        """And what is said about each holds again."""
         allow(store, HERS, schedules=0)
         store.remove_quotas(HERS, ADA)
 

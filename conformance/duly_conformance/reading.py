@@ -97,7 +97,7 @@ class ReadingAttempts:
     def test_a_claim_is_claimed_until_its_start_is_known(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R2, R3: then it is running, with the time of each fact."""
+        """Then it is running, with the time of each fact."""
         work.queue(store)
         worker = work.join_worker(store, host="mill", process=31)
         claimed = work.take_one(store, worker)
@@ -130,7 +130,7 @@ class ReadingAttempts:
     def test_a_claim_whose_worker_is_silent_is_stale(
         self, store: Store, clock: ManualClock, *, is_started: bool
     ) -> None:
-        """R3: from the instant its lease runs out; nobody has settled it yet."""
+        """From the instant its lease runs out; nobody has settled it yet."""
         worker, claimed = work.queue_and_take(store)
         if is_started:
             store.report(worker, [Report(hold=claimed.hold, started_at=5)])
@@ -144,7 +144,7 @@ class ReadingAttempts:
     def test_an_attempt_that_breathes_and_does_not_advance_is_stalled(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R5: counted from its start, and then from its last progress."""
+        """Counted from its start, and then from its last progress."""
         store.register_policies({"remind": TaskPolicy(stall_us=STALL_US)})
         work.queue(store)
         worker = work.join_worker(store, ttl_us=HOUR_US)
@@ -167,7 +167,6 @@ class ReadingAttempts:
     def test_a_task_that_need_not_report_never_stalls(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R5."""
         work.queue(store)
         worker = work.join_worker(store, ttl_us=2 * DAY_US)
         claimed = work.take_one(store, worker)
@@ -177,7 +176,7 @@ class ReadingAttempts:
         assert AttemptState.RUNNING == state_of(store, claimed)
 
     def test_every_claim_is_told_by_its_fence(self, store: Store, clock: ManualClock) -> None:
-        """R1, R2: those that ended, and the one that closed the run, with all they reported."""
+        """Those that ended, and the one that closed the run, with all they reported."""
         work.queue(store)
         worker = work.join_worker(store, ttl_us=HOUR_US)
         joined_at = clock.now_us()
@@ -218,7 +217,7 @@ class ReadingAttempts:
     def test_of_many_attempts_the_last_few_are_listed(
         self, store: Store, clock: ManualClock, *, is_live: bool
     ) -> None:
-        """R1, R2: in order, whether the last one lives or has closed the run."""
+        """In order, whether the last one lives or has closed the run."""
         target = work.queue(store)
         worker = work.join_worker(store, ttl_us=HOUR_US)
         for _ in range(3):
@@ -234,7 +233,7 @@ class ReadingAttempts:
         ]
 
     def test_a_run_that_was_never_claimed_has_no_attempts(self, store: Store) -> None:
-        """R1: nor has one that a person cancelled, or nobody knows."""
+        """Nor has one that a person cancelled, or nobody knows."""
         queued, cancelled = work.queue(store), work.queue(store, "b")
         store.cancel_run(cancel_run(cancelled))
 
@@ -243,7 +242,6 @@ class ReadingAttempts:
         ]
 
     def test_an_order_that_closes_a_run_is_no_attempt(self, store: Store) -> None:
-        """R1, B3."""
         target = work.make_dead(store)
         store.discard_runs(order_runs(target))
 
@@ -251,7 +249,7 @@ class ReadingAttempts:
         assert (1, AttemptState.FAILED) == (attempt.fence, attempt.state)
 
     def test_that_somebody_asked_to_cancel_is_told(self, store: Store, clock: ManualClock) -> None:
-        """R2: of the live attempt, and afterwards."""
+        """Of the live attempt, and afterwards."""
         worker, claimed = work.queue_and_take(store)
         store.cancel_run(cancel_run(claimed.record.id))
         asked_at = clock.now_us()
@@ -266,7 +264,7 @@ class ReadingAttempts:
     def test_the_error_of_the_last_attempt_stays_in_sight(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B1: while the run waits, is queued and runs again."""
+        """While the run waits, is queued and runs again."""
         target = work.make_waiting(store)
         seen = [work.get_run(store, target).error]
         work.fire_retries(store, clock)
@@ -284,7 +282,7 @@ class CountingWork:
     """What `status` and `list_runs` promise about runs that are worked on."""
 
     def test_the_status_counts_runs_by_place(self, store: Store, clock: ManualClock) -> None:
-        """V1: and retries are timers: due, or the next to fall due."""
+        """And retries are timers: due, or the next to fall due."""
         work.make_dead(store, "dead")
         work.make_waiting(store, "due", after_us=SECOND_US)
         due_at = clock.now_us() + SECOND_US
@@ -302,7 +300,7 @@ class CountingWork:
         assert ({"mail": 1}, ("mail",)) == (dict(status.queues), status.paused_queues)
 
     def test_runs_are_found_by_where_they_are(self, store: Store) -> None:
-        """B3: and by why."""
+        """And by why."""
         dead = work.make_dead(store, "dead")
         waiting = work.make_waiting(store, "waiting")
         _, running = work.queue_and_take(store, "running")
@@ -342,7 +340,7 @@ class ForgettingWork:
     def test_all_that_a_pruned_run_has_left_goes_with_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D6: attempts, progress, lines and checkpoints; others' stay."""
+        """Attempts, progress, lines and checkpoints; others' stay."""
         kept_for = trace(store, clock, "kept", None)
         gone = trace(store, clock, "gone", Succeeded())
         clock.advance(1)
@@ -358,7 +356,7 @@ class ForgettingWork:
     def test_an_open_run_is_never_pruned(
         self, store: Store, clock: ManualClock, place: str
     ) -> None:
-        """D6, INV-7: wherever it is, dead letters included."""
+        """INV-7: wherever it is, dead letters included."""
         if place == "queued":
             target = work.queue(store)
         elif place == "running":
@@ -376,7 +374,7 @@ class ForgettingWork:
     def test_a_dead_worker_that_still_holds_a_run_is_kept(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R4, D6: until somebody has settled it."""
+        """Until somebody has settled it."""
         work.queue_and_take(store)
         clock.advance(90 * DAY_US)
 
@@ -389,7 +387,7 @@ class ForgettingWork:
     def test_who_made_an_attempt_and_breathed_when_stays_readable(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R2, D6: also when the worker is a member no more; of attempts lost and closing."""
+        """Also when the worker is a member no more; of attempts lost and closing."""
         lost_by, lost = work.queue_and_take(store)
         breathed_at = clock.now_us()
         clock.advance(WORKER_TTL_US)
@@ -416,7 +414,7 @@ class ForgettingWork:
     def test_a_heartbeat_after_the_end_is_none_of_the_attempts(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R2: of a worker that lives on, what was the last one before is not known."""
+        """Of a worker that lives on, what was the last one before is not known."""
         worker, claimed = work.queue_and_take(store)
         work.end(store, worker, claimed, Succeeded())
         clock.advance(1)
@@ -428,7 +426,7 @@ class ForgettingWork:
     def test_an_attempt_outlives_the_name_of_its_worker(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R2, D6: workers are forgotten when nothing that they closed can be kept any more."""
+        """Workers are forgotten when nothing that they closed can be kept any more."""
         target = work.make_dead(store)
         names = []
         for _ in range(2):
@@ -487,14 +485,13 @@ class ReadingSchedules:
     """What lists and searches of schedules promise."""
 
     def test_the_store_tells_its_time(self, store: Store, clock: ManualClock) -> None:
-        """F1: one clock rules."""
+        """One clock rules."""
         clock.advance(12_345)
 
         assert clock.now_us() == store.now()
         assert clock.now_us() == store.status().now
 
     def test_what_is_not_there_is_none(self, store: Store) -> None:
-        """L6."""
         nobody = run_id("nobody")
 
         assert store.get_schedule(nobody) is None  # type: ignore[arg-type]
@@ -505,14 +502,14 @@ class ReadingSchedules:
         assert store.find_delayed(TENANT_DEFAULT, "nobody") is None
 
     def test_schedules_come_in_order_of_name(self, store: Store) -> None:
-        """A4: as bytes sort, so that every store pages alike."""
+        """As bytes sort, so that every store pages alike."""
         for name in ("b", "a", "é", "B", "a-2", "a1"):
             steps.create(store, name)
 
         assert ["B", "a", "a-2", "a1", "b", "é"] == names(store)
 
     def test_pages_follow_each_other(self, store: Store) -> None:
-        """A4: with no schedule twice and none left out."""
+        """With no schedule twice and none left out."""
         made = [steps.create(store, f"s{number}", tenant="ab"[number % 2]) for number in range(7)]
         found: list[ScheduleRecord] = []
         after = None
@@ -524,7 +521,6 @@ class ReadingSchedules:
         assert sorted(made, key=lambda one: (one.tenant, one.name)) == found
 
     def test_deleted_schedules_are_shown_only_when_asked_for(self, store: Store) -> None:
-        """S3."""
         steps.create(store, "kept")
         steps.delete(store, steps.create(store, "deleted"))
 
@@ -549,7 +545,7 @@ class ReadingSchedules:
     def test_a_filter_finds_what_it_names(
         self, store: Store, wanted: dict[str, Any], found: list[str]
     ) -> None:
-        """A4, L2: and nothing else."""
+        """And nothing else."""
         steps.pause(store, steps.create(store, "paused"))
         steps.create(store, "task", task="other")
         steps.create(store, "owner", owner="bob")
@@ -560,7 +556,7 @@ class ReadingSchedules:
         assert found == names(store, **wanted)
 
     def test_several_names_find_exactly_those(self, store: Store) -> None:
-        """U3, L2: of one tenant, deleted ones only when asked for; no name finds nothing."""
+        """Of one tenant, deleted ones only when asked for; no name finds nothing."""
         for name in ("%", "first", "second", "others"):
             steps.create(store, name)
         steps.create(store, "first", tenant="theirs")
@@ -571,7 +567,7 @@ class ReadingSchedules:
         assert [] == names(store, names=frozenset())
 
     def test_a_name_finds_the_living_one(self, store: Store, clock: ManualClock) -> None:
-        """S3: however many of that name were deleted."""
+        """However many of that name were deleted."""
         steps.delete(store, steps.create(store))
         clock.advance(1000)
         living = steps.create(store)
@@ -584,7 +580,7 @@ class ReadingSchedules:
     def test_a_name_finds_the_last_deleted_one_if_no_other_has_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S3: so that it can be restored by name."""
+        """So that it can be restored by name."""
         first = steps.create(store)
         steps.delete(store, first)
         clock.advance(1000)
@@ -598,7 +594,7 @@ class ReadingSchedules:
     def test_paused_schedules_whose_time_has_come_are_named(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1: at the instant itself, by the store's clock, the earliest first."""
+        """At the instant itself, by the store's clock, the earliest first."""
         until = clock.now_us() + HOUR_US
         second = steps.pause(store, steps.create(store, "second"), until)
         first = steps.pause(store, steps.create(store, "first"), until - 5)
@@ -616,7 +612,7 @@ class ReadingRuns:
     """What lists of runs, delayed runs and audit entries promise."""
 
     def test_runs_come_newest_first_in_pages(self, store: Store, clock: ManualClock) -> None:
-        """A4: by id, and so by time."""
+        """By id, and so by time."""
         record = steps.create(store)
         for _ in range(5):
             record = steps.fire_due(store, clock, record)
@@ -650,7 +646,7 @@ class ReadingRuns:
     def test_a_filter_finds_the_runs_it_names(
         self, store: Store, clock: ManualClock, wanted: dict[str, Any], found: list[str]
     ) -> None:
-        """A4, L2: and no other."""
+        """And no other."""
         other = template_of(steps.create(store, task="other")).definition.call
         store.add_runs(
             add_runs(
@@ -670,7 +666,7 @@ class ReadingRuns:
     def test_runs_are_found_by_schedule_and_by_a_span_of_time(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A4: the beginning is in it, the end is not."""
+        """The beginning is in it, the end is not."""
         record, other = steps.create(store), steps.create(store, "other")
         for _ in range(4):
             record = steps.fire_due(store, clock, record)
@@ -688,7 +684,6 @@ class ReadingRuns:
         assert [] == store.list_runs(RunFilter(tenant=TENANT_DEFAULT, schedule_id=other.id))
 
     def test_delayed_runs_come_in_order_of_due(self, store: Store, clock: ManualClock) -> None:
-        """S2, L2."""
         now = clock.now_us()
         third, first, second = (steps.delay(store, now + due, f"{due}") for due in (30, 10, 20))
         steps.delay(store, now + 5, "theirs", tenant="theirs")
@@ -699,7 +694,7 @@ class ReadingRuns:
     def test_delayed_runs_are_listed_from_a_place_on(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S2: pages leave none out and show none twice, also of those that are due together."""
+        """Pages leave none out and show none twice, also of those that are due together."""
         now = clock.now_us()
         for key in range(5):
             steps.delay(store, now + 10 + key // 2, f"{key}")
@@ -712,7 +707,6 @@ class ReadingRuns:
         assert whole == [one for page in pages for one in page]
 
     def test_skips_come_newest_first(self, store: Store, clock: ManualClock) -> None:
-        """M1."""
         record = steps.create(store)
         for _ in range(3):
             record = steps.apply(store, record, decide_skip_next(record, None))
@@ -727,7 +721,7 @@ class ReadingRuns:
     def test_audit_entries_come_newest_first_in_pages(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A2: none twice, none left out, numbered as they were written."""
+        """None twice, none left out, numbered as they were written."""
         for number in range(5):
             steps.create(store, f"{number}")
         found: list[AuditEntry] = []
@@ -754,14 +748,12 @@ class ReadingRuns:
     def test_the_audit_trail_can_be_searched(
         self, store: Store, wanted: dict[str, Any], count: int
     ) -> None:
-        """A2."""
         steps.pause(store, steps.create(store))
         steps.create(store, "other", tenant="theirs")
 
         assert count == len(steps.audit(store, **wanted))
 
     def test_registered_tasks_are_listed_in_order_and_once(self, store: Store) -> None:
-        """S6."""
         store.register_tasks(["remind", "bill"])
         store.register_tasks(["bill", "close"])
 
@@ -769,10 +761,10 @@ class ReadingRuns:
 
 
 class Verdicts:
-    """What `judge` promises: one verdict for each expected occurrence (M1, D6)."""
+    """What `judge` promises: one verdict for each expected occurrence."""
 
     def test_an_occurrence_is_run_or_pending(self, store: Store, clock: ManualClock) -> None:
-        """M1: in the order asked for, with the run's id."""
+        """In the order asked for, with the run's id."""
         record = steps.fire_due(store, clock, steps.create(store))
         first = record.created_at + HOUR_US
 
@@ -790,7 +782,6 @@ class Verdicts:
         )
 
     def test_a_skipped_occurrence_says_why(self, store: Store) -> None:
-        """M1."""
         record = steps.create(store)
         steps.apply(store, record, decide_skip_next(record, None))
 
@@ -801,7 +792,6 @@ class Verdicts:
     def test_a_coalesced_occurrence_names_the_run_that_stands_for_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1."""
         record = steps.create(store)
         clock.advance("3h30m")
         fired = fire_late(store, clock, record)
@@ -813,7 +803,6 @@ class Verdicts:
         assert {fired.last_run} == {verdict.run_id for verdict in verdicts}
 
     def test_both_ends_of_a_range_are_in_it(self, store: Store, clock: ManualClock) -> None:
-        """M1, F8."""
         record = steps.create(store, misfire=Misfire("all"))
         clock.advance("3h30m")
         fire_late(store, clock, record)
@@ -824,7 +813,7 @@ class Verdicts:
         assert ["owed", "owed", "owed", "pending"] == [verdict.kind for verdict in verdicts]
 
     def test_while_it_rests_what_is_held_is_pending(self, store: Store) -> None:
-        """S3: resuming decides."""
+        """Resuming decides."""
         record = steps.pause(store, steps.create(store))
 
         (verdict,) = store.judge(record.id, (record.created_at + HOUR_US,))
@@ -847,7 +836,6 @@ class StatusOnOneScreen:
     """What `status` promises."""
 
     def test_an_empty_store_shows_zeros(self, store: Store) -> None:
-        """V1."""
         status = store.status()
 
         assert (0, 0, 0, 0, 0) == (
@@ -866,7 +854,6 @@ class StatusOnOneScreen:
         assert {None} == {lease.owner for lease in status.leases}
 
     def test_what_is_there_is_counted(self, store: Store, clock: ManualClock) -> None:
-        """V1."""
         steps.create(store, "active")
         steps.pause(store, steps.create(store, "paused"))
         steps.delete(store, steps.create(store, "deleted"))
@@ -882,7 +869,7 @@ class StatusOnOneScreen:
     def test_what_is_overdue_is_told_from_what_comes(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V1: due at this very instant is overdue."""
+        """Due at this very instant is overdue."""
         now = clock.now_us()
         for due in (10, 20, 30):
             steps.delay(store, now + due, f"{due}")
@@ -914,7 +901,7 @@ class SearchingRuns:
     def test_every_filter_finds_exactly_the_runs_that_fit(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A4, L2: by schedule, state, time, tenant, key, error and all others, alone and together.
+        """By schedule, state, time, tenant, key, error and all others, alone and together.
 
         Whatever the pages are cut into, each run comes once, and newest first.
         """
@@ -929,7 +916,7 @@ class SearchingRuns:
         assert {} == wrong
 
     def test_a_list_has_what_the_pages_have(self, store: Store) -> None:
-        """A4: however long it is."""
+        """However long it is."""
         for text in "abcdef":
             work.make_dead(store, text)
         dead = RunFilter(tenant=TENANT_DEFAULT, states=frozenset({RunState.DEAD}))
@@ -939,7 +926,7 @@ class SearchingRuns:
         assert runs_by_pages(store, dead)[:1] == store.list_runs(replace(dead, limit=1))
 
     def test_a_run_that_goes_elsewhere_is_found_there(self, store: Store) -> None:
-        """A4: and no longer where it was."""
+        """And no longer where it was."""
         target = work.make_dead(store, "a")
         dead = RunFilter(tenant=TENANT_DEFAULT, states=frozenset({RunState.DEAD}))
         failing = RunFilter(tenant=TENANT_DEFAULT, error="no use")
@@ -960,7 +947,7 @@ class SearchingAttempts:
     def test_every_filter_finds_exactly_the_attempts_that_fit(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A4, R2, L2: alive and ended, by worker, state, reason and error."""
+        """Alive and ended, by worker, state, reason and error."""
         runs = settle_a_town(store, clock)
         everything = [
             attempt
@@ -978,7 +965,7 @@ class SearchingAttempts:
         assert {} == wrong
 
     def test_a_run_of_many_attempts_is_paged_within(self, store: Store, clock: ManualClock) -> None:
-        """A4: by fence, the last first."""
+        """By fence, the last first."""
         target = work.queue(store)
         worker = work.join_worker(store, ttl_us=100 * HOUR_US)
         for number in range(5):
@@ -998,7 +985,7 @@ class SearchingAudit:
     def test_every_filter_finds_exactly_the_entries_that_fit(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A2, A4: by tenant, subject, action, actor and time."""
+        """By tenant, subject, action, actor and time."""
         settle_a_town(store, clock)
         everything = store.list_audit(AuditFilter())
         wrong = {
@@ -1273,7 +1260,7 @@ class Surveying:
     def test_occurrences_of_many_are_judged_as_those_of_each(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1: run, skipped, pending and unknown ones, each in its place, asked in any order."""
+        """Run, skipped, pending and unknown ones, each in its place, asked in any order."""
         first = steps.create(store, "first", timetable=every("1h"))
         begun_at = clock.now_us()
         first = steps.fire_due(store, clock, first)
@@ -1298,7 +1285,7 @@ class Surveying:
         assert [] == store.judge_many([])
 
     def test_schedules_and_their_templates_are_found_by_id(self, store: Store) -> None:
-        """V1, S4: the newest versions first, and of each as many as are asked for; deleted too."""
+        """The newest versions first, and of each as many as are asked for; deleted too."""
         first = steps.create(store, "first")
         for hours in ("2h", "3h"):
             definition = kit.definition(timetable=every(hours))
@@ -1316,7 +1303,7 @@ class Surveying:
         assert {} == store.list_many_definitions([], 2)
 
     def test_the_newest_runs_of_each_are_found(self, store: Store, clock: ManualClock) -> None:
-        """U3: whatever has become of them, and of nobody else's."""
+        """Whatever has become of them, and of nobody else's."""
         first = steps.create(store, "first", timetable=every("1m"))
         second = steps.create(store, "second", timetable=every("1m"))
         none = steps.create(store, "none", timetable=every("1m"))
@@ -1336,7 +1323,7 @@ class Surveying:
         assert {} == store.list_newest_runs([], 2)
 
     def test_what_is_on_record_about_runs_is_read_together(self, store: Store) -> None:
-        """E5: attempts, effects, checks and checkpoints are of the run that they are told of."""
+        """Attempts, effects, checks and checkpoints are of the run that they are told of."""
         worker, claimed = taken(store)
         done(store, worker, claimed, "first")
         begin(store, worker, claimed, "second")
@@ -1368,7 +1355,7 @@ class Surveying:
         assert {} == store.read_evidence([])
 
     def test_what_runs_brought_about_is_read_together(self, store: Store) -> None:
-        """E6: checks are of the run that was checked, and a repair shares the scope of its line."""
+        """Checks are of the run that was checked, and a repair shares the scope of its line."""
         worker, claimed = work.queue_and_take(store)
         tell(store, worker, claimed, ALL)
         work.end(store, worker, claimed, Succeeded())

@@ -88,7 +88,7 @@ class FindingLost:
 
     @pytest.mark.parametrize("fate", ["expired", "left"])
     def test_a_claim_of_the_dead_is_lost(self, store: Store, clock: ManualClock, fate: str) -> None:
-        """R4: with all that is needed to decide what becomes of its run."""
+        """With all that is needed to decide what becomes of its run."""
         store.register_policies({"remind": POLICY})
         worker, claimed = work.queue_and_take(store)
         store.report(worker, [Report(hold=claimed.hold, started_at=5)])
@@ -115,7 +115,6 @@ class FindingLost:
     def test_a_task_that_never_said_has_the_usual_policy(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B1, R6."""
         work.queue_and_take(store)
         clock.advance(WORKER_TTL_US)
 
@@ -124,7 +123,7 @@ class FindingLost:
         assert (TaskPolicy(), None) == (lost.policy, lost.started_at)
 
     def test_a_claim_long_past_its_deadline_is_lost(self, store: Store, clock: ManualClock) -> None:
-        """R6: though its worker breathes; not a microsecond before."""
+        """Though its worker breathes; not a microsecond before."""
         claimed = overdue_but_one(store, clock)
 
         assert () == work.lost_claims(store)
@@ -133,7 +132,7 @@ class FindingLost:
         assert (claimed.hold, LostClaimReason.OVERDUE) == (lost.hold, lost.kind)
 
     def test_the_oldest_claim_comes_first(self, store: Store, clock: ManualClock) -> None:
-        """R4: and no more than asked for."""
+        """And no more than asked for."""
         worker = work.join_worker(store)
         taken = []
         for text in ("z", "a", "m"):
@@ -152,7 +151,7 @@ class SettlingLost:
     def test_a_lost_attempt_is_recorded_and_its_run_goes_on(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R4, B1, INV-7: it counts as an attempt, and is charged."""
+        """INV-7: it counts as an attempt, and is charged."""
         worker, claimed = lose(store, clock)
         fence = work.maintain(store)
 
@@ -186,7 +185,7 @@ class SettlingLost:
         assert [] == store.check()
 
     def test_who_is_settled_is_dead_for_ever(self, store: Store, clock: ManualClock) -> None:
-        """R4, INV-4: declared once, with who did it; its clock may go back as it will."""
+        """INV-4: declared once, with who did it; its clock may go back as it will."""
         worker, _ = lose(store, clock)
         work.queue(store, "b")
         fence = work.maintain(store)
@@ -204,7 +203,7 @@ class SettlingLost:
     def test_a_worker_with_many_claims_is_declared_dead_once(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R4: and one that left by itself needs no declaration."""
+        """And one that left by itself needs no declaration."""
         worker, left = work.join_worker(store), work.join_worker(store)
         for text in ("a", "b"):
             work.queue(store, text)
@@ -243,7 +242,7 @@ class SettlingLost:
     def test_an_overdue_attempt_is_settled_though_its_worker_lives(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R6: the worker lives on; it is told at its next beat."""
+        """The worker lives on; it is told at its next beat."""
         claimed = overdue_but_one(store, clock)
         clock.advance(1)
         (lost,) = work.lost_claims(store)
@@ -260,7 +259,7 @@ class SettlingLost:
     def test_a_claim_that_is_no_longer_there_is_left_alone(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R4, INV-5: settled by another, finished after all, or claimed again since."""
+        """INV-5: settled by another, finished after all, or claimed again since."""
         workers = [work.join_worker(store) for _ in range(3)]
         held = []
         for text, worker in zip("abc", workers, strict=True):
@@ -282,7 +281,7 @@ class SettlingLost:
         assert before == snapshot(store)
 
     def test_results_come_in_the_order_given(self, store: Store, clock: ManualClock) -> None:
-        """R4: what can be settled is."""
+        """What can be settled is."""
         finisher, finished = work.queue_and_take(store)
         lose(store, clock, "b")
         lost = sorted(work.lost_claims(store), key=lambda one: one.worker)
@@ -293,7 +292,7 @@ class SettlingLost:
     def test_a_run_whose_budget_its_workers_have_eaten_is_dead(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B1, B3: a task that kills its worker each time ends, too."""
+        """A task that kills its worker each time ends, too."""
         store.register_policies({"remind": POLICY})
         target = work.queue(store)
         for _ in range(3):
@@ -319,7 +318,7 @@ class SettlingLost:
     def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(
         self, store: Store, clock: ManualClock, how: End
     ) -> None:
-        """R9: nobody starts it again."""
+        """Nobody starts it again."""
         worker, claimed = work.queue_and_take(store)
         store.cancel_run(cancel_run(claimed.record.id))
         store.leave(worker)
@@ -332,7 +331,7 @@ class SettlingLost:
     def test_who_lacks_the_maintenance_lease_settles_nothing(
         self, store: Store, clock: ManualClock, owner: str
     ) -> None:
-        """F4, INV-5: a reaper is fenced as any other owner is."""
+        """INV-5: a reaper is fenced as any other owner is."""
         lose(store, clock)
         lost = work.lost_claims(store)
         fence = steps.own(store, (Lane.LIVE,) if owner == "another lane" else tuple(Lane))
@@ -350,7 +349,7 @@ class SettlingLost:
         assert before == snapshot(store).without_audit()
 
     def test_who_never_was_an_owner_settles_nothing(self, store: Store, clock: ManualClock) -> None:
-        """F4: an owner of nothing has no fence."""
+        """An owner of nothing has no fence."""
         lose(store, clock)
         member = steps.join(store)
         assert store.renew(Renew(member=member)).is_alive
@@ -399,7 +398,7 @@ class RetryTimers(AtPlaces):
     """What loading, the arrivals feed and `fire_timers` promise about retries."""
 
     def test_a_waiting_run_is_a_timer(self, store: Store, clock: ManualClock) -> None:
-        """B1, F6: of its shard, under the fence of its last claim."""
+        """Of its shard, under the fence of its last claim."""
         run_id = work.make_waiting(store, after_us=AFTER_US)
         due_at = clock.now_us() + AFTER_US
 
@@ -419,7 +418,7 @@ class RetryTimers(AtPlaces):
     def test_firing_a_retry_queues_the_run_with_its_tries(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B1, F2: at the very instant it is due; no run is made."""
+        """At the very instant it is due; no run is made."""
         run_id = work.make_waiting(store)
         before = work.get_run(store, run_id)
 
@@ -439,7 +438,7 @@ class RetryTimers(AtPlaces):
     def test_a_retry_comes_before_what_fell_due_after_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R8: its place in the queue is that of its due."""
+        """Its place in the queue is that of its due."""
         again = work.make_waiting(store, after_us=AFTER_US)
         clock.advance(AFTER_US - 1)
         earlier = work.queue(store, "earlier")
@@ -450,7 +449,7 @@ class RetryTimers(AtPlaces):
         assert [earlier, again, later] == work.take_ids(store, work.join_worker(store))
 
     def test_a_retry_never_comes_early(self, store: Store, clock: ManualClock) -> None:
-        """F1, INV-1: not by a microsecond; then nothing changes."""
+        """INV-1: not by a microsecond; then nothing changes."""
         run_id = work.make_waiting(store, after_us=AFTER_US)
         fence = steps.own(store, (Lane.LIVE,), ttl_us=MINUTE_US)
         clock.advance(AFTER_US - 1)
@@ -462,7 +461,7 @@ class RetryTimers(AtPlaces):
         assert (FireResult.FIRED,) == fire(store, fence, run_id).results
 
     def test_a_retry_fires_once(self, store: Store, clock: ManualClock) -> None:
-        """F2, INV-2: a second fire finds it gone."""
+        """INV-2: a second fire finds it gone."""
         run_id = work.make_waiting(store)
         fire_once = retry_of(store, run_id)
         work.fire_retries(store, clock)
@@ -475,7 +474,7 @@ class RetryTimers(AtPlaces):
 
     @pytest.mark.parametrize("change", ["another attempt", "another due", "at once"])
     def test_a_timer_of_before_is_gone(self, store: Store, clock: ManualClock, change: str) -> None:
-        """F6: compared with what is pending, fence and due."""
+        """Compared with what is pending, fence and due."""
         run_id = work.make_waiting(store)
         believed = retry_of(store, run_id)
         if change == "another attempt":
@@ -500,7 +499,7 @@ class RetryTimers(AtPlaces):
     def test_who_does_not_own_the_shard_fires_no_retry(
         self, store: Store, clock: ManualClock, owner: str
     ) -> None:
-        """F4, INV-5."""
+        """INV-5."""
         run_id = work.make_waiting(store)
         clock.advance(MINUTE_US)
         shard = retry_of(store, run_id).timer.shard
@@ -519,7 +518,7 @@ class RetryTimers(AtPlaces):
     def test_results_come_in_order_schedules_then_delayed_then_retries(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F2: each with its own result."""
+        """Each with its own result."""
         run_id = work.make_waiting(store, after_us=2 * SECOND_US)
         gone = retry_of(store, run_id)
         gone = FireRetry(gone.timer._replace(generation=9))
@@ -540,7 +539,7 @@ class RetryTimers(AtPlaces):
     def test_a_retry_that_is_near_is_announced(
         self, store: Store, after_us: int, *, is_told: bool
     ) -> None:
-        """F6: whoever has loaded already hears of it; one that is far is loaded in time."""
+        """Whoever has loaded already hears of it; one that is far is loaded in time."""
         cursor = store.start_of_arrivals()
         run_id = work.make_waiting(store, after_us=after_us)
 
@@ -551,7 +550,6 @@ class RetryTimers(AtPlaces):
         assert () == store.read_arrivals(told.cursor, range(store.status().shards)).timers
 
     def test_a_retry_that_is_near_wakes_a_dispatcher(self, store: Store) -> None:
-        """F6, P3."""
         worker, claimed = work.queue_and_take(store)
         place = self.place(store, MemberKind.DISPATCHER)
         steps.join(store, wake_address=place.address)
@@ -561,7 +559,6 @@ class RetryTimers(AtPlaces):
         place.close()
 
     def test_a_retry_that_fires_wakes_a_worker(self, store: Store, clock: ManualClock) -> None:
-        """P3."""
         work.make_waiting(store, after_us=0)
         place = self.place(store, MemberKind.WORKER)
         work.join_worker(store, wake_address=place.address)
@@ -575,14 +572,14 @@ class RetryBudgets:
     """What `finish_runs` promises about the retry budget of a task."""
 
     def test_retries_of_a_task_lie_apart(self, store: Store, clock: ManualClock) -> None:
-        """B1: as far as its budget says, each in a slot of its own."""
+        """As far as its budget says, each in a slot of its own."""
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         dues = [fail(store, text, policy).next_at for text in ("a", "b", "c")]
 
         assert [clock.now_us() + after * SECOND_US for after in (10, 20, 30)] == dues
 
     def test_a_long_wait_holds_up_nobody_else(self, store: Store, clock: ManualClock) -> None:
-        """B1: one that was told to come back in a month takes a slot then, and none now."""
+        """One that was told to come back in a month takes a slot then, and none now."""
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         worker, claimed = work.queue_and_take(store, "a")
         month = Failed("later", after_us=30 * 24 * 60 * MINUTE_US)
@@ -594,7 +591,6 @@ class RetryBudgets:
     def test_a_retry_that_comes_late_enough_is_not_put_off(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B1."""
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         first = fail(store, "a", policy).next_at
         clock.advance(MINUTE_US)
@@ -603,7 +599,7 @@ class RetryBudgets:
         assert clock.now_us() - 50 * SECOND_US == first
 
     def test_a_slot_between_others_is_taken(self, store: Store, clock: ManualClock) -> None:
-        """B1: whoever comes later and is due earlier does not wait behind everybody."""
+        """Whoever comes later and is due earlier does not wait behind everybody."""
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         afters = (30, 10, 30, 11, 9, 50, 40, 1)
         dues = []
@@ -617,7 +613,7 @@ class RetryBudgets:
     def test_retries_that_are_sent_to_one_instant_are_spread(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B1, INV-23: a provider that says when to come back is not flooded then."""
+        """INV-23: a provider that says when to come back is not flooded then."""
         policy = TaskPolicy(retry=Retry(5, per_minute=60))
         worker = work.join_worker(store, ttl_us=HOUR_US)
         back_at = clock.now_us() + 30 * MINUTE_US
@@ -634,14 +630,13 @@ class RetryBudgets:
     def test_the_budget_of_one_task_is_not_that_of_another(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """B1."""
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         dues = [fail(store, task, policy, task=task).next_at for task in ("this", "that")]
 
         assert [clock.now_us() + 10 * SECOND_US] * 2 == dues
 
     def test_what_needs_no_budget_takes_none(self, store: Store, clock: ManualClock) -> None:
-        """B1: a snooze, or a task without a rate, neither waits nor makes others wait."""
+        """A snooze, or a task without a rate, neither waits nor makes others wait."""
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         free = fail(store, "a", TaskPolicy())
         worker, claimed = work.queue_and_take(store, "b")
@@ -654,7 +649,7 @@ class RetryBudgets:
         assert clock.now_us() + 10 * SECOND_US == limited.next_at
 
     def test_a_batch_shares_the_budget_too(self, store: Store, clock: ManualClock) -> None:
-        """B1: in the order given."""
+        """In the order given."""
         policy = TaskPolicy(retry=Retry(5, per_minute=6))
         worker = work.join_worker(store)
         for text in ("a", "b"):

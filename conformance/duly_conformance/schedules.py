@@ -64,7 +64,7 @@ class Moving:
     """What `export_promises` and `import_promises` promise, between any two stores."""
 
     def test_all_that_is_promised_arrives(self, store: Store, clock: ManualClock) -> None:
-        """D7: out of this store and into it, with something in every state there is."""
+        """Out of this store and into it, with something in every state there is."""
         everything(store, clock)
         other, back = MemoryStore(clock, shards=5), told(store)
         assert set(PARTS) == {name for bundle in exported(store) for name in bundle.rows}
@@ -75,7 +75,7 @@ class Moving:
         assert [] == other.check()
 
     def test_all_that_comes_is_kept(self, store: Store, clock: ManualClock) -> None:
-        """D7: the other way round; the number of shards may be another one."""
+        """The other way round; the number of shards may be another one."""
         other = MemoryStore(clock, shards=5)
         everything(other, clock)
         other_told = told(other)
@@ -90,7 +90,7 @@ class Moving:
     def test_without_history_what_is_over_is_unknown_and_not_missing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D7, M1: open runs come, closed ones stay; nobody takes them for forgotten."""
+        """Open runs come, closed ones stay; nobody takes them for forgotten."""
         record = steps.create(store)
         run = steps.fire_due(store, clock, record).last_run
         worker = work.join_worker(store)
@@ -107,7 +107,7 @@ class Moving:
         assert steps.look(store, record).pending == steps.look(other, record).pending
 
     def test_what_is_moved_goes_on_here(self, store: Store, clock: ManualClock) -> None:
-        """D7, F1, O1: timers fire at their instant; who waits at a gate goes when it is free."""
+        """Timers fire at their instant; who waits at a gate goes when it is free."""
         other = MemoryStore(clock)
         record = fired(other, clock, Overlap.QUEUE_ALL, times=2)
         pending = steps.delay(other, clock.now_us() + HOUR_US, key="k")
@@ -125,7 +125,7 @@ class Moving:
     def test_what_was_running_is_lost_and_what_it_did_is_not_repeated(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D7, E2, E3, INV-11: an effect that is done stays done; one that was begun is in doubt."""
+        """INV-11: an effect that is done stays done; one that was begun is in doubt."""
         other = MemoryStore(clock)
         worker, claimed = effects.taken(other)
         effects.done(other, worker, claimed, "first")
@@ -145,7 +145,7 @@ class Moving:
         assert [] == store.check()
 
     def test_the_same_export_again_changes_nothing(self, store: Store, clock: ManualClock) -> None:
-        """D7, INV-3: also when what came has been done and forgotten meanwhile."""
+        """INV-3: also when what came has been done and forgotten meanwhile."""
         other = MemoryStore(clock)
         run_id = work.queue(other)
         move(other, store)
@@ -160,7 +160,7 @@ class Moving:
         assert RunState.SUCCEEDED is work.get_run(store, run_id).state
 
     def test_a_conflict_leaves_nothing_behind(self, store: Store, clock: ManualClock) -> None:
-        """D7: a name or a key that is taken, an id that is there; all of them are counted."""
+        """A name or a key that is taken, an id that is there; all of them are counted."""
         other = MemoryStore(clock)
         steps.create(other, "mine")
         steps.create(other, "free")
@@ -177,7 +177,7 @@ class Moving:
     def test_what_is_in_the_way_can_be_left_out_with_all_that_refers_to_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D7: of a schedule that is left out no run comes either."""
+        """Of a schedule that is left out no run comes either."""
         other = MemoryStore(clock)
         theirs = steps.create(other, "mine")
         free = steps.create(other, "free")
@@ -197,7 +197,7 @@ class Moving:
         assert [] == store.check()
 
     def test_a_trial_writes_nothing(self, store: Store, clock: ManualClock) -> None:
-        """D7: and says what would be written."""
+        """And says what would be written."""
         other = MemoryStore(clock)
         steps.create(other)
         before = snapshot(store)
@@ -210,7 +210,7 @@ class Moving:
     def test_a_store_whose_clock_is_behind_takes_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F1: what has fallen due elsewhere would be early here."""
+        """What has fallen due elsewhere would be early here."""
         other = MemoryStore(clock)
         steps.fire_due(other, clock, steps.create(other))
         before = snapshot(store)
@@ -377,7 +377,7 @@ class GoneOwners:
     def test_nothing_new_is_made_for_an_owner_who_is_gone(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S6: whether declared or not; of another tenant or name, they are somebody else."""
+        """Whether declared or not; of another tenant or name, they are somebody else."""
         said_at = clock.now_us()
         gone(store, "anna")
         clock.advance(HOUR_US)
@@ -399,7 +399,7 @@ class GoneOwners:
         assert [expected] == store.list_gone("default", "", 10)
 
     def test_what_rests_is_not_woken_for_an_owner_who_is_gone(self, store: Store) -> None:
-        """S6: neither resumed, restored, nor given to them; somebody else may take it over."""
+        """Neither resumed, restored, nor given to them; somebody else may take it over."""
         hers, his, old = (steps.create(store, who, owner=who) for who in ("anna", "bob", "cleo"))
         paused, deleted = steps.pause(store, hers), steps.delete(store, old)
         gone(store, "anna")
@@ -420,7 +420,7 @@ class GoneOwners:
     def test_what_still_fires_for_them_is_found_until_it_is_paused(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S6: also what would go on by itself; it is paused without an end, and its reason told."""
+        """Also what would go on by itself; it is paused without an end, and its reason told."""
         fires, second, rests = (steps.create(store, name, owner="anna") for name in "abc")
         steps.pause(store, rests)
         comes_back = steps.pause(store, second, until=clock.now_us() + HOUR_US)
@@ -443,7 +443,7 @@ class GoneOwners:
         assert ("paused", "left", None) == (str(seen.status), seen.reason, seen.resume_at)
 
     def test_an_edit_that_leaves_the_owner_is_not_refused(self, store: Store) -> None:
-        """S6: what an order has not come to yet can be changed, and paused, all the same."""
+        """What an order has not come to yet can be changed, and paused, all the same."""
         record = steps.create(store, owner="anna")
         gone(store, "anna")
 
@@ -452,7 +452,7 @@ class GoneOwners:
         assert "paused" == str(steps.pause(store, renamed).status)
 
     def test_who_is_back_has_schedules_again(self, store: Store) -> None:
-        """S6, A2: what was paused stays so; who is not gone can't be back."""
+        """What was paused stays so; who is not gone can't be back."""
         paused = steps.pause(store, steps.create(store, owner="anna"))
         gone(store, "anna")
 
@@ -470,7 +470,7 @@ class GoneOwners:
     def test_what_is_said_of_owners_is_on_record_once(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S6, A2: said again, it stands as it was said first."""
+        """Said again, it stands as it was said first."""
         first = gone(store, "anna")
         clock.advance(SECOND_US)
         assert first == gone(store, "anna")
@@ -486,7 +486,7 @@ class GoneOwners:
         assert (None, None) == (trail[1].before, trail[0].after)
 
     def test_those_who_are_gone_are_listed_by_name_and_tenant(self, store: Store) -> None:
-        """S6, L2: page after page; they are no quotas, whatever is set for them."""
+        """Page after page; they are no quotas, whatever is set for them."""
         key = QuotaKey(EACH_OWNER)
         store.set_quotas(SetQuotas(key=key, most={Counted.SCHEDULES: 3}, actor=ADA))
         for name in ("bob", "anna", "Äda", "a:b"):
@@ -501,7 +501,7 @@ class GoneOwners:
         assert [key] == [one.key for one in store.list_quotas()]
 
     def test_an_owner_who_is_gone_is_so_within_a_lent_transaction(self, store: Store) -> None:
-        """S6, D3: the order is refused, and the caller goes on."""
+        """The order is refused, and the caller goes on."""
         gone(store, "anna")
         with store.transaction(SECOND_US) as lent:
             with pytest.raises(Conflict, match="'anna' is gone"):
@@ -534,7 +534,6 @@ class CreatingSchedules:
     def test_a_new_schedule_is_there_with_its_one_pending_timer(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D1, D2."""
         order = new_schedule(clock.now_us(), owner="bob", declared_by="code:app")
 
         made = store.create_schedule(order)
@@ -559,7 +558,7 @@ class CreatingSchedules:
         assert [order.id] == [timer.ref for timer in steps.load(store, order.pending.due_at)]
 
     def test_a_new_schedule_has_no_history(self, store: Store, clock: ManualClock) -> None:
-        """C4: nothing has been run, and it was made now, by whoever ordered it."""
+        """Nothing has been run, and it was made now, by whoever ordered it."""
         record = steps.create(store)
 
         assert (None, None, None, 0, None, None) == (
@@ -577,7 +576,7 @@ class CreatingSchedules:
         )
 
     def test_a_definition_comes_back_as_it_was_given(self, store: Store) -> None:
-        """T1: intent is stored as it was said."""
+        """Intent is stored as it was said."""
         template = definition(
             task="bill", arguments='{"tenant":42}', misfire=Misfire("all"), jitter_us=5_000_000
         )
@@ -630,7 +629,7 @@ class CreatingSchedules:
     def test_a_taken_name_with_something_else_is_a_conflict(
         self, store: Store, clock: ManualClock, difference: dict[str, Any]
     ) -> None:
-        """INV-17, L6: nothing is half done."""
+        """INV-17: nothing is half done."""
         steps.create(store)
         clock.advance(1000)
         before = snapshot(store)
@@ -641,7 +640,7 @@ class CreatingSchedules:
         assert before == snapshot(store)
 
     def test_the_name_of_a_deleted_schedule_is_free(self, store: Store, clock: ManualClock) -> None:
-        """S3, INV-13: a new schedule of the name has a new id."""
+        """INV-13: a new schedule of the name has a new id."""
         first = steps.delete(store, steps.create(store))
         clock.advance(1000)
 
@@ -653,7 +652,7 @@ class CreatingSchedules:
         assert second == found.record
 
     def test_two_tenants_may_use_one_name(self, store: Store) -> None:
-        """L2, INV-20."""
+        """INV-20."""
         ours = steps.create(store, tenant="ours")
         theirs = steps.create(store, tenant="theirs", task="other")
 
@@ -663,7 +662,7 @@ class CreatingSchedules:
         assert theirs == found.record
 
     def test_creating_is_audited_once(self, store: Store, clock: ManualClock) -> None:
-        """A2, INV-19: who, when, what, why, from where, and what there is now."""
+        """INV-19: who, when, what, why, from where, and what there is now."""
         order = new_schedule(clock.now_us())
         store.create_schedule(order)
         store.create_schedule(order)
@@ -679,7 +678,7 @@ class ChangingSchedules:
     """What `change_schedule` promises."""
 
     def test_a_change_is_written_whole(self, store: Store, clock: ManualClock) -> None:
-        """S4: the whole of the new state, the version one higher."""
+        """The whole of the new state, the version one higher."""
         record = steps.create(store)
         clock.advance(1000)
         change = decide_pause(record, reason="a rest", until=clock.now_us() + 5, missed=Missed.SKIP)
@@ -701,14 +700,14 @@ class ChangingSchedules:
         assert expected == changed
 
     def test_a_paused_schedule_has_no_timer(self, store: Store) -> None:
-        """S3, INV-12."""
+        """INV-12."""
         record = steps.create(store)
         steps.pause(store, record)
 
         assert () == steps.load(store, record.created_at + 100 * HOUR_US)
 
     def test_resuming_brings_the_timer_back(self, store: Store, clock: ManualClock) -> None:
-        """M1: resuming is its own choice."""
+        """Resuming is its own choice."""
         record = steps.create(store)
         paused = steps.pause(store, record)
         clock.advance("150m")
@@ -724,7 +723,7 @@ class ChangingSchedules:
         assert (2, SkipReason.PAUSED, clock.now_us()) == (skip.count, skip.reason, skip.at)
 
     def test_a_new_definition_gets_the_new_version_as_its_number(self, store: Store) -> None:
-        """S4: what old runs refer to stays readable."""
+        """What old runs refer to stays readable."""
         record = steps.create(store)
         old = record.definition
         edited = steps.edit(store, record, definition(task="other"))
@@ -737,7 +736,6 @@ class ChangingSchedules:
         assert both == store.get_definitions(keys)
 
     def test_a_change_without_definition_keeps_the_one_in_force(self, store: Store) -> None:
-        """S4."""
         record = steps.create(store)
         paused = steps.pause(store, record)
 
@@ -748,7 +746,7 @@ class ChangingSchedules:
         )
 
     def test_an_edit_replaces_the_one_timer(self, store: Store) -> None:
-        """S4, D2: editing touches one template and one timer."""
+        """Editing touches one template and one timer."""
         record = steps.create(store)
         edited = steps.edit(store, record, definition(timetable=every("7m")))
 
@@ -761,7 +759,7 @@ class ChangingSchedules:
         )
 
     def test_a_change_of_an_older_version_is_stale_and_changes_nothing(self, store: Store) -> None:
-        """S4, INV-14: concurrent edits don't overwrite each other silently."""
+        """INV-14: concurrent edits don't overwrite each other silently."""
         record = steps.create(store)
         newer = steps.edit(store, record, definition(task="other"))
         before = snapshot(store)
@@ -801,7 +799,6 @@ class ChangingSchedules:
         assert not isinstance(store.change_schedule(order), Stale)
 
     def test_a_taken_name_is_a_conflict_and_changes_nothing(self, store: Store) -> None:
-        """L6."""
         record = steps.create(store)
         steps.create(store, "weekly")
         before = snapshot(store)
@@ -812,7 +809,6 @@ class ChangingSchedules:
         assert before == snapshot(store)
 
     def test_a_renamed_schedule_frees_its_name(self, store: Store) -> None:
-        """S4."""
         record = steps.create(store)
         steps.apply(store, record, staying(record, name="weekly"))
 
@@ -822,7 +818,7 @@ class ChangingSchedules:
     def test_a_restored_schedule_needs_its_name_back(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S3: somebody else has taken it meanwhile."""
+        """Somebody else has taken it meanwhile."""
         deleted = steps.delete(store, steps.create(store))
         clock.advance(1000)
         steps.create(store, task="other")
@@ -836,7 +832,7 @@ class ChangingSchedules:
     def test_a_change_is_audited_with_before_and_after(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """A2, INV-19: one entry, in the same transaction."""
+        """INV-19: one entry, in the same transaction."""
         record = steps.create(store)
         clock.advance(1000)
         steps.pause(store, record)
@@ -851,7 +847,7 @@ class ChangingSchedules:
     def test_runs_skips_and_what_is_owed_are_written_with_the_change(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1, INV-14: what an order settles, it settles in the same transaction."""
+        """INV-14: what an order settles, it settles in the same transaction."""
         record = steps.create(store)
         clock.advance("3h")
         changed = steps.apply(store, record, hour_by_hour(record))
@@ -886,7 +882,7 @@ class ChangingSchedules:
     def test_a_run_that_is_not_due_is_never_made_by_a_change(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F1, INV-1: one microsecond early is early."""
+        """INV-1: one microsecond early is early."""
         record = steps.create(store)
         settlement = steps.on_time_plan(record).settlement
         order = change_of(record, staying(record, pending=None, settlement=settlement))

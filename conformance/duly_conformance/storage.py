@@ -41,7 +41,7 @@ class LentTransactions:
     """How a statement of the caller's names a value."""
 
     def test_all_that_is_done_commits_together(self, store: Store, clock: ManualClock) -> None:
-        """D3, INV-18."""
+        """INV-18."""
         order, asked = new_schedule(store.now()), new_run(clock.now_us() + HOUR_US)
         with store.transaction(SECOND_US) as lent:
             assert store.create_schedule(order, within=lent).is_new
@@ -52,7 +52,7 @@ class LentTransactions:
         assert ["schedule.created"] == [entry.action for entry in steps.audit(store)]
 
     def test_nothing_is_done_when_the_caller_fails(self, store: Store, clock: ManualClock) -> None:
-        """D3, INV-18, INV-19: no audit entry either."""
+        """INV-18, INV-19: no audit entry either."""
         before = snapshot(store)
 
         with pytest.raises(Interrupted), store.transaction(SECOND_US) as lent:
@@ -74,7 +74,7 @@ class LentTransactions:
         assert first.record == again.record
 
     def test_a_refused_order_leaves_the_rest_to_the_caller(self, store: Store) -> None:
-        """D3: who catches the refusal may go on."""
+        """Who catches the refusal may go on."""
         steps.create(store, "taken")
         order = new_schedule(store.now())
         with store.transaction(SECOND_US) as lent:
@@ -89,7 +89,7 @@ class LentTransactions:
     def test_a_use_after_the_limit_fails_and_undoes_all(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D3: nobody holds the store for long."""
+        """Nobody holds the store for long."""
         before = snapshot(store)
 
         with pytest.raises(StoreUnavailable), store.transaction(SECOND_US) as lent:
@@ -103,7 +103,7 @@ class LentTransactions:
     def test_a_commit_after_the_limit_fails_and_undoes_all(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D3, INV-18."""
+        """INV-18."""
         with pytest.raises(StoreUnavailable), store.transaction(SECOND_US) as lent:
             store.create_schedule(new_schedule(store.now()), within=lent)
             clock.advance(SECOND_US + 1)
@@ -112,7 +112,7 @@ class LentTransactions:
         assert [] == steps.audit(store)
 
     def test_after_a_transaction_the_store_goes_on(self, store: Store, clock: ManualClock) -> None:
-        """D3: committed, failed or too late."""
+        """Committed, failed or too late."""
         with pytest.raises(Interrupted), store.transaction(SECOND_US):
             raise Interrupted
         with pytest.raises(StoreUnavailable), store.transaction(SECOND_US) as lent:
@@ -124,7 +124,7 @@ class LentTransactions:
         assert steps.create(store) == snapshot(store).schedules[0]
 
     def test_own_tables_commit_with_ours(self, store: Store) -> None:
-        """D3, INV-18: both or neither."""
+        """INV-18: both or neither."""
         if not self.has_own_tables:
             pytest.skip("this store has no tables for the caller")
         insert = f"INSERT INTO invoice VALUES ({self.placeholder})"  # noqa: S608 - no value
@@ -147,7 +147,6 @@ class Upkeep:
     """What the schema port promises, and what the store remembers about time-zone data."""
 
     def test_a_new_store_lacks_no_migration(self, store: Store) -> None:
-        """D5."""
         status = store.schema_status()
 
         assert (True, None, (), ()) == (
@@ -159,7 +158,6 @@ class Upkeep:
         assert store.name == status.store
 
     def test_migrating_again_does_nothing(self, store: Store) -> None:
-        """D5."""
         steps.create(store)
         before, applied = snapshot(store), store.schema_status()
 
@@ -168,7 +166,7 @@ class Upkeep:
         assert (before, applied) == (snapshot(store), store.schema_status())
 
     def test_a_healthy_store_gives_no_findings(self, store: Store, clock: ManualClock) -> None:
-        """D5: with something in every state there is."""
+        """With something in every state there is."""
         assert [] == store.check()
         record = owing(store, clock)
         steps.fire_due(store, clock, record)
@@ -180,7 +178,7 @@ class Upkeep:
         assert [] == store.check()
 
     def test_the_newest_release_of_time_zone_rules_is_remembered(self, store: Store) -> None:
-        """T3: every member is told."""
+        """Every member is told."""
         member = steps.join(store)
 
         assert store.note_tzdata("2026b")
@@ -188,7 +186,7 @@ class Upkeep:
         assert "2026b" == store.renew(Renew(member=member)).tzdata
 
     def test_an_older_release_is_refused(self, store: Store) -> None:
-        """T3: a node with old rules does not recompute what a newer one has computed."""
+        """A node with old rules does not recompute what a newer one has computed."""
         store.note_tzdata("2026b")
 
         assert not store.note_tzdata("2026a")

@@ -67,7 +67,7 @@ class Retaining:
     def test_a_closed_run_is_removed_when_its_time_is_over(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D6: kept at the very edge, removed a microsecond later."""
+        """Kept at the very edge, removed a microsecond later."""
         old = cancelled(store, clock)
         retention = replace(KEEP, outcomes_us={RunState.CANCELLED: DAY_US})
 
@@ -79,7 +79,7 @@ class Retaining:
         assert store.get_run(old.id) is None
 
     def test_each_state_has_its_own_time(self, store: Store, clock: ManualClock) -> None:
-        """D6: a state that is not named is kept."""
+        """A state that is not named is kept."""
         kept = cancelled(store, clock)
         old = steps.delay(store, clock.now_us() + HOUR_US, "old", key="k")
         steps.delay(store, clock.now_us() + 99 * DAY_US, "new", key="k", replaces=True)
@@ -91,7 +91,7 @@ class Retaining:
         assert store.get_run(kept.id) is not None
 
     def test_a_run_that_is_open_is_never_removed(self, store: Store, clock: ManualClock) -> None:
-        """D6, INV-2: however old."""
+        """INV-2: however old."""
         steps.fire_due(store, clock, steps.create(store))
         clock.advance("90d")
         before = snapshot(store).runs
@@ -103,7 +103,7 @@ class Retaining:
         assert 1 == steps.queued(store)
 
     def test_pending_promises_are_never_removed(self, store: Store, clock: ManualClock) -> None:
-        """D6, INV-2: neither timers, nor what is owed, nor what is paused."""
+        """INV-2: neither timers, nor what is owed, nor what is paused."""
         owing(store, clock)
         steps.pause(store, steps.create(store, "paused"))
         steps.create(store, "active")
@@ -122,7 +122,7 @@ class Retaining:
         assert (before.owed, before.drainable) == (after.owed, after.drainable)
 
     def test_the_audit_trail_is_never_removed(self, store: Store, clock: ManualClock) -> None:
-        """D6, A2: it has its own retention."""
+        """It has its own retention."""
         cancelled(store, clock)
         steps.delete(store, steps.create(store))
         clock.advance("90d")
@@ -135,7 +135,7 @@ class Retaining:
     def test_a_pruned_occurrence_is_unknown_and_not_missing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D6: how far it was pruned is remembered."""
+        """How far it was pruned is remembered."""
         record = steps.create(store)
         skipped = steps.apply(store, record, decide_skip_next(record, None))
         skipped = steps.apply(store, skipped, decide_skip_next(skipped, None))
@@ -154,7 +154,6 @@ class Retaining:
     def test_a_skip_is_kept_up_to_the_end_of_its_time(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D6."""
         record = steps.create(store)
         steps.apply(store, record, decide_skip_next(record, None))
         clock.advance("2h")
@@ -165,7 +164,7 @@ class Retaining:
     def test_a_skip_of_an_occurrence_to_come_is_never_removed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D6, INV-2: however long ago it was ordered, it still says what will not happen."""
+        """INV-2: however long ago it was ordered, it still says what will not happen."""
         record = steps.create(store, timetable=every("30d"))
         steps.apply(store, record, decide_skip_next(record, None))
         assert record.pending is not None
@@ -182,7 +181,7 @@ class Retaining:
     def test_a_deleted_schedule_can_be_restored_until_its_time_is_over(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S3, D6: then it is gone, with its definitions and skips."""
+        """Then it is gone, with its definitions and skips."""
         record = steps.create(store)
         record = steps.apply(store, record, decide_skip_next(record, None))
         deleted = steps.delete(store, record)
@@ -212,7 +211,7 @@ class Retaining:
         assert (before.schedules, before.runs) == (after.schedules, after.runs)
 
     def test_only_so_much_is_removed_at_once(self, store: Store, clock: ManualClock) -> None:
-        """D6: cheap, in steps; and whether there is more."""
+        """Cheap, in steps; and whether there is more."""
         for number in range(5):
             cancelled(store, clock, f"{number}")
         clock.advance("90d")
@@ -227,7 +226,7 @@ class Retaining:
     def test_dead_members_that_own_nothing_are_removed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """D6: not those who own leases, nor the living."""
+        """Not those who own leases, nor the living."""
         store.leave(steps.join(store))
         steps.own(store, (Lane.CATCH_UP,))
         clock.advance("90d")
@@ -239,7 +238,7 @@ class Retaining:
     def test_a_member_that_was_removed_is_never_alive_again(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """R1: nor is its id."""
+        """Nor is its id."""
         first = steps.join(store)
         clock.advance("90d")
         prune(store, KEEP)
@@ -250,7 +249,6 @@ class Retaining:
     def test_old_announcements_are_removed_and_young_ones_are_not(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """F6, D6."""
         cursor = store.start_of_arrivals()
         steps.delay(store, clock.now_us() + 1, "old")
         clock.advance("90d")
@@ -264,7 +262,7 @@ class Retaining:
     def test_whoever_lacks_the_maintenance_lease_removes_nothing(
         self, store: Store, clock: ManualClock, owner: str
     ) -> None:
-        """F4, INV-5: it is the backfill lease of shard 0."""
+        """INV-5: it is the backfill lease of shard 0."""
         cancelled(store, clock)
         steps.delete(store, steps.create(store))
         clock.advance("90d")
@@ -330,7 +328,7 @@ class ReadingLastEnds:
     def test_succeeded_and_verified_and_wrong_are_told_apart(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V1, E6: each with the newest run of that sort, and when that was."""
+        """Each with the newest run of that sort, and when that was."""
         record = steps.create(store, timetable=every("1m"))
         record, first = ended(store, clock, record, Succeeded())
         clock.advance(SECOND_US)
@@ -353,7 +351,7 @@ class ReadingLastEnds:
         assert {record.id: replace(expected, error=None)} == without
 
     def test_what_was_found_last_counts(self, store: Store, clock: ManualClock) -> None:
-        """V1, E6: a result that was there, and then was not, is not verified."""
+        """A result that was there, and then was not, is not verified."""
         record, run = ended(store, clock, steps.create(store), Succeeded())
         verify(store, run, Finding.PRESENT)
         verify(store, run, Finding.ABSENT)
@@ -366,7 +364,7 @@ class ReadingLastEnds:
     def test_an_error_is_told_also_of_a_run_that_went_well_in_the_end(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V1: and of one that is dead."""
+        """And of one that is dead."""
         record = steps.create(store, timetable=every("1m"))
         record, run = ended(store, clock, record, Failed("not yet", after_us=SECOND_US))
         failed_at = clock.now_us()
@@ -387,7 +385,7 @@ class ReadingLastEnds:
     def test_what_is_no_longer_kept_is_unknown_and_not_never(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V1, D6: the same holds for what lies beyond the runs that are looked at."""
+        """The same holds for what lies beyond the runs that are looked at."""
         record = steps.create(store, timetable=every("1m"))
         record, first = ended(store, clock, record, Succeeded())
         record, second = ended(store, clock, record, FAILS)
@@ -403,7 +401,6 @@ class ReadingLastEnds:
         assert second.id == pruned.error.run_id
 
     def test_one_that_never_ran_has_none_and_an_unknown_one_is_left_out(self, store: Store) -> None:
-        """V1."""
         record = steps.create(store)
 
         found = store.list_last_ends([record.id, ScheduleId(bytes(16))], 10)
@@ -435,7 +432,7 @@ class FindingMissing:
     def test_what_was_fired_skipped_or_is_to_come_is_not_missing(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1: nothing is reported of a history that has no hole."""
+        """Nothing is reported of a history that has no hole."""
         record = steps.create(store, timetable=every("1h"))
         assert [] == slots_of(store, record)
         for _ in range(3):
@@ -460,7 +457,7 @@ class FindingMissing:
     def test_what_nobody_has_fired_is_missing_while_nobody_keeps_time(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """M1, F5: each occurrence of it, and why; within the grace it is only due."""
+        """Each occurrence of it, and why; within the grace it is only due."""
         record = steps.create(store, timetable=every("1h"))
         steps.fall_due(clock, record)
         clock.advance("30s")
@@ -481,7 +478,7 @@ class FindingMissing:
         assert {Cause.DISPATCHER_BEHIND} == {one.cause for one in behind}
 
     def test_what_was_pruned_is_unknown(self, store: Store, clock: ManualClock) -> None:
-        """D6: and not missing."""
+        """And not missing."""
         record = steps.create(store, timetable=every("1h"))
         record, _ = ended(store, clock, record, Succeeded())
         record, _ = ended(store, clock, record, Succeeded())
@@ -494,7 +491,7 @@ class FindingMissing:
     def test_an_edit_leaves_to_the_old_rule_what_was_before_it(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S4, T1: each rule asks for its own time, and no occurrence is asked for twice."""
+        """Each rule asks for its own time, and no occurrence is asked for twice."""
         record = steps.create(store, timetable=every("1h"))
         for _ in range(2):
             record = steps.fire_due(store, clock, record)
@@ -510,7 +507,7 @@ class FindingMissing:
     def test_an_edit_of_what_is_overdue_leaves_it_owed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """S4: by the old rule, up to the edit."""
+        """By the old rule, up to the edit."""
         record = steps.create(store, timetable=every("1h"))
         steps.fall_due(clock, record)
         clock.advance("150m")
@@ -519,7 +516,7 @@ class FindingMissing:
         assert {"owed": 3} == kinds_of(store, edited)
 
     def test_a_deleted_schedule_misses_nothing(self, store: Store, clock: ManualClock) -> None:
-        """S3: what falls into the time that it was gone is skipped when it is restored."""
+        """What falls into the time that it was gone is skipped when it is restored."""
         record = steps.fire_due(store, clock, steps.create(store, timetable=every("1h")))
         deleted = steps.delete(store, record)
         clock.advance("3h")
@@ -543,7 +540,7 @@ class FindingMissing:
     def test_on_a_night_of_a_clock_change_as_many_are_expected_as_there_are(
         self, store: Store, clock: ManualClock, noon: datetime, hours: list[int]
     ) -> None:
-        """T2: 02:30 is once on each night, by the default policies; here its hour in UTC."""
+        """02:30 is once on each night, by the default policies; here its hour in UTC."""
         clock.set(to_microseconds(noon))
         nightly = cron("30 2 * * *", tz="Europe/Berlin")
         record = steps.create(store, timetable=nightly)
@@ -558,7 +555,7 @@ class FindingMissing:
     def test_of_too_many_the_newest_are_looked_at_and_that_is_told(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """P3: a look has a bound, and says how far it went."""
+        """A look has a bound, and says how far it went."""
         record = steps.create(store, timetable=every("1m"))
         clock.advance("3h")
         since = store.now() - 3 * HOUR_US
@@ -574,7 +571,7 @@ class FindingMissing:
     def test_rounds_come_to_every_schedule_and_begin_again(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V3, F3: a look costs no more than its bounds, and none is left out for ever."""
+        """A look costs no more than its bounds, and none is left out for ever."""
         for number in range(5):
             steps.create(store, f"s{number}", timetable=every("1h"), tenant="ab"[number % 2])
         clock.advance("90m")
@@ -592,7 +589,7 @@ class ReadingRunTimes:
     def test_runs_are_timed_from_their_fire_to_their_end(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O2: the newest first; of one that is open, from when on it is."""
+        """The newest first; of one that is open, from when on it is."""
         record = steps.create(store, timetable=every("1m"))
         worker = work.join_worker(store, ttl_us=1 << 50)
         fired_at: list[int] = []
@@ -615,7 +612,7 @@ class ReadingRunTimes:
     def test_what_never_ran_and_what_is_dead_is_in_nobodys_way(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """O2: nor does a schedule that has no run, or never was, have any times."""
+        """Nor does a schedule that has no run, or never was, have any times."""
         record = steps.create(store, timetable=every("1m"))
         idle = steps.create(store, "idle")
         record = steps.fire_due(store, clock, record)
@@ -640,7 +637,7 @@ class ReadingRunVitals:
     def test_a_run_that_is_over_tells_each_of_its_times(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V1, R2: when it was due, fired, begun, over and checked; none stands for another."""
+        """When it was due, fired, begun, over and checked; none stands for another."""
         record = steps.create(store, timetable=every("1m"))
         record, run = ended(store, clock, record, Succeeded())
         clock.advance(SECOND_US)
@@ -664,7 +661,7 @@ class ReadingRunVitals:
     def test_an_attempt_that_lives_tells_its_heartbeat_and_how_far_it_is(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V1: breathing and advancing are two facts."""
+        """Breathing and advancing are two facts."""
         record = steps.fire_due(store, clock, steps.create(store, timetable=every("1m")))
         worker = work.join_worker(store, ttl_us=LATER_US)
         joined_at = clock.now_us()
@@ -685,7 +682,7 @@ class ReadingRunVitals:
     def test_a_fault_is_told_by_its_end_also_where_it_was_made_good(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V1: an attempt that went wrong counts, whatever became of its run."""
+        """An attempt that went wrong counts, whatever became of its run."""
         record = steps.create(store, timetable=every("1m"))
         text = "x" * ERROR_END_MAX + "\nOSError: gone"
         record, _ = ended(store, clock, record, Failed(text, after_us=SECOND_US))
@@ -707,7 +704,7 @@ class ReadingRunVitals:
     def test_the_newest_of_each_schedule_and_those_named_come_once(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V1: newest first, as many as are asked for, and no run of another."""
+        """Newest first, as many as are asked for, and no run of another."""
         record = steps.create(store, timetable=every("1m"))
         other = steps.create(store, "other", timetable=every("1h"))
         record, first = ended(store, clock, record, Succeeded())
@@ -726,7 +723,7 @@ class ReadingRunVitals:
     def test_punctual_triggers_do_not_hide_that_nothing_useful_is_completed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """V1, V4: two judgements of one schedule; and a check that is silent is no completion."""
+        """Two judgements of one schedule; and a check that is silent is no completion."""
         record = steps.create(store, timetable=every("15m"))
         record, run = ended(store, clock, record, Succeeded())
         (well,) = read_signs(store, [steps.look(store, record)])
@@ -748,7 +745,7 @@ class ReadingRunVitals:
     def test_each_version_of_a_template_tells_when_it_was_written(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """T1, S4: what was intended when is known, newest first."""
+        """What was intended when is known, newest first."""
         record = steps.create(store, timetable=every("1m"))
         made_at = clock.now_us()
         clock.advance("10m")

@@ -1,4 +1,4 @@
-"""A system that is well and busy raises nothing, however long one looks (V3)."""
+"""A system that is well and busy raises nothing, however long one looks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rig(stored):
 
 
 def test_a_healthy_busy_hour_raises_none(rig):
-    """V3: it fires, runs, retries nothing, and is asked for things; nobody is told anything."""
+    """It fires, runs, retries nothing, and is asked for things; nobody is told anything."""
     rig.dispatcher()
     shop = rig.worker()
     shop.executor.does(Succeeded())

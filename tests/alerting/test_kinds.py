@@ -1,4 +1,4 @@
-"""Every kind of alert, made real: raised once, about the right thing, and over by itself (V3).
+"""Every kind of alert, made real: raised once, about the right thing, and over by itself.
 
 On each store, and told to a real mail server and a real web server: one message each when it is
 raised, one when it is over, and what they say is what is on record.
@@ -72,7 +72,7 @@ def raised(guard, kind: AlertKind, *subjects: str) -> None:
     for alert in guard.alerts(str(kind)):
         assert alert.summary
         assert set() == unknown_commands(alert.remedy)
-        # Whoever copies it has the same names in a tenant of their own (L2).
+        # Whoever copies it has the same names in a tenant of their own.
         is_anothers = alert.tenant not in ("", None, TENANT_DEFAULT)
         assert is_anothers == (f" --tenant {alert.tenant}" in alert.remedy)
         assert alert.since <= alert.raised_at
@@ -106,7 +106,7 @@ def worker(guard, **parts):
 
 
 def test_what_is_due_and_does_not_fire_is_late(guard):
-    """V3: late run, of a schedule, a delayed run and a retry."""
+    """Late run, of a schedule, a delayed run and a retry."""
     dispatcher(guard)
     record = steps.create(guard.store, "nightly", tenant="acme")
     late = steps.delay(guard.store, guard.clock.now_us() + SECOND_US)
@@ -126,7 +126,7 @@ def test_what_is_due_and_does_not_fire_is_late(guard):
 
 
 def test_nobody_who_fires_is_told_once_and_not_for_each_promise(guard):
-    """V3: no executions while work is due; without any dispatcher, by whoever watches."""
+    """No executions while work is due; without any dispatcher, by whoever watches."""
     for name in "abc":
         steps.create(guard.store, name)
     guard.clock.advance("62m")
@@ -142,7 +142,7 @@ def test_nobody_who_fires_is_told_once_and_not_for_each_promise(guard):
 
 @pytest.mark.parametrize("who", ["nobody", "another queue", "idle"])
 def test_a_queue_of_which_nothing_is_begun_is_told_of(guard, who):
-    """V3: no executions, though workers may be alive."""
+    """No executions, though workers may be alive."""
     if who != "nobody":
         worker(guard, queues=("else",) if who == "another queue" else ())
     steps.queue(guard.store, queue="mail")
@@ -156,7 +156,7 @@ def test_a_queue_of_which_nothing_is_begun_is_told_of(guard, who):
 
 
 def test_a_queue_that_somebody_has_paused_is_no_alert(guard):
-    """V3: it was done on purpose."""
+    """It was done on purpose."""
     steps.queue(guard.store, queue="mail")
     guard.store.pause_queue("mail", ADA)
     guard.look(60)
@@ -165,7 +165,7 @@ def test_a_queue_that_somebody_has_paused_is_no_alert(guard):
 
 
 def test_a_queue_whose_first_waits_for_long_is_old(guard):
-    """V3: queue age."""
+    """Queue age."""
     busy = worker(guard)
     steps.queue(guard.store, "held", queue="mail")
     steps.take(guard.store, busy)
@@ -182,7 +182,7 @@ def test_a_queue_whose_first_waits_for_long_is_old(guard):
 
 
 def test_a_queue_with_many_is_deep(guard):
-    """V3: queue depth, if it stays so for a while."""
+    """Queue depth, if it stays so for a while."""
     guard.rule("queue-depth", threshold=3)
     busy = worker(guard)
     steps.queue(guard.store, "held", queue="mail")
@@ -199,7 +199,7 @@ def test_a_queue_with_many_is_deep(guard):
 
 
 def test_a_run_in_doubt_waits_for_a_person(guard):
-    """V3: ambiguous run, in its own tenant."""
+    """Ambiguous run, in its own tenant."""
     claimed = in_doubt(guard.store, tenant="acme")
     subject = f"run {identity_text(claimed.record.id)}"
 
@@ -214,7 +214,7 @@ def test_a_run_in_doubt_waits_for_a_person(guard):
 
 
 def test_an_attempt_that_does_not_advance_is_stalled(guard):
-    """V3: stalled run."""
+    """Stalled run."""
     guard.store.register_policies({"remind": TaskPolicy(stall_us=30 * SECOND_US)})
     steps.queue(guard.store)
     busy = worker(guard)
@@ -232,7 +232,7 @@ def test_an_attempt_that_does_not_advance_is_stalled(guard):
 
 
 def test_a_run_that_is_tried_again_and_again_is_told_of(guard):
-    """V3: several attempts of one run, from the third on."""
+    """Several attempts of one run, from the third on."""
     run_id = steps.make_waiting(guard.store, after_us=SECOND_US)
     busy = worker(guard)
     steps.fire_retries(guard.store, guard.clock)
@@ -251,7 +251,7 @@ def test_a_run_that_is_tried_again_and_again_is_told_of(guard):
 
 
 def test_new_dead_letters_are_told_of_by_task(guard):
-    """V3: dead letters growing; those of long ago are known."""
+    """Dead letters growing; those of long ago are known."""
     for name in "ab":
         steps.make_dead(guard.store, name, tenant="acme")
 
@@ -261,7 +261,7 @@ def test_new_dead_letters_are_told_of_by_task(guard):
 
 
 def test_a_destination_that_is_down_is_told_of(guard):
-    """V3: breaker open."""
+    """Breaker open."""
     steps.fail_often(guard.store)
     subject = f"destination {steps.API}"
 
@@ -271,7 +271,7 @@ def test_a_destination_that_is_down_is_told_of(guard):
 
 
 def test_a_dispatcher_whose_clock_is_off_is_named(guard):
-    """V3, F7: clock skew, beyond 100 ms."""
+    """Clock skew, beyond 100 ms."""
     members = [dispatcher(guard, host=f"host-{number}") for number in range(3)]
     skews = {members[0]: 99_000, members[1]: -250_000, members[2]: 0}
 
@@ -292,7 +292,7 @@ def test_a_dispatcher_whose_clock_is_off_is_named(guard):
 
 
 def test_a_run_that_fired_early_is_told_of(guard):
-    """V3, F1: it must never be; a table that was tampered with shows it."""
+    """It must never be; a table that was tampered with shows it."""
     claimed = steps.queue_and_take(guard.store)[1]
     make_early(guard.store, claimed.record.id)
 
@@ -303,7 +303,7 @@ def test_a_run_that_fired_early_is_told_of(guard):
 
 
 def test_unusually_many_promises_are_told_of(guard):
-    """V3: unusual creation rate, by what was usual while somebody watched."""
+    """Unusual creation rate, by what was usual while somebody watched."""
     guard.look(45)
     make_many(guard, 350)
     guard.look(1, after="1s")
@@ -317,7 +317,7 @@ def test_unusually_many_promises_are_told_of(guard):
 
 
 def test_an_occurrence_without_any_record_is_missing(guard):
-    """V3, M1: missing run; as after a database that lost its last commits."""
+    """Missing run; as after a database that lost its last commits."""
     record = steps.create(guard.store, "nightly", timetable=every("10m"))
     for _ in range(2):
         record = steps.fire_due(guard.store, guard.clock, record)
@@ -332,7 +332,7 @@ def test_an_occurrence_without_any_record_is_missing(guard):
 
 
 def test_a_schedule_that_completes_no_more_is_stale(guard):
-    """V3: stale useful completion: it fires and fires, and nothing gets done."""
+    """Stale useful completion: it fires and fires, and nothing gets done."""
     busy = worker(guard)
     record = steps.create(guard.store, "nightly", timetable=every("10m"), overlap=Overlap.ALLOW)
     record = steps.fire_due(guard.store, guard.clock, record)
@@ -351,7 +351,7 @@ def test_a_schedule_that_completes_no_more_is_stale(guard):
 
 
 def test_runs_that_nearly_overlap_are_told_of_before_they_do(guard):
-    """V3, O2: overlap."""
+    """Overlap."""
     busy = worker(guard)
     record = steps.create(guard.store, "nightly", timetable=every("10m"), overlap=Overlap.SKIP)
     for minutes in (1, 9, 9, 9):
@@ -379,7 +379,7 @@ def test_runs_that_nearly_overlap_are_told_of_before_they_do(guard):
 
 
 def test_a_schedule_that_the_system_has_paused_is_told_of_with_its_owner(guard):
-    """V3, S6: and one that a person has paused is not."""
+    """And one that a person has paused is not."""
     gone = steps.create(guard.store, "gone", owner="accounts")
     mine = steps.create(guard.store, "mine")
     reason = f"{TASK_GONE}: remind"
@@ -398,7 +398,7 @@ def test_a_schedule_that_the_system_has_paused_is_told_of_with_its_owner(guard):
 
 @pytest.mark.parametrize("cause", [OWNER_GONE, RECEIVER_GONE])
 def test_a_schedule_whose_owner_or_receiver_is_gone_is_told_of_until_it_goes_on(guard, cause):
-    """V3, S6: to who hears of its tenant, with what to do."""
+    """To who hears of its tenant, with what to do."""
     gone = steps.create(guard.store, "gone", owner="ada", tenant="acme")
     pause = decide_pause(gone, reason=f"{cause}: 'it'", until=None, missed=Missed.SKIP)
     guard.store.change_schedule(kit.change_of(gone, pause))
@@ -415,7 +415,7 @@ def test_a_schedule_whose_owner_or_receiver_is_gone_is_told_of_until_it_goes_on(
 
 
 def test_every_kind_was_made_real():
-    """V3: none is only a word. Each test above names its kind once it was raised."""
+    """None is only a word. Each test above names its kind once it was raised."""
     source = Path(__file__).read_text(encoding="utf-8")
     named = {str(kind) for kind in AlertKind if f"AlertKind.{kind.name}" in source}
 

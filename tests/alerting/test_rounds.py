@@ -1,4 +1,4 @@
-"""Going round over schedules: quickly, at a bounded price, and without a flood (V3, P3)."""
+"""Going round over schedules: quickly, at a bounded price, and without a flood."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def ask(observer, store, **parts) -> list[str]:
 
 @OBSERVERS
 def test_every_schedule_is_looked_at_in_a_round(stored, kind):
-    """V3: however many there are, as many in each look as are to be, and then from the first."""
+    """However many there are, as many in each look as are to be, and then from the first."""
     store, _ = stored
     make(store, 13)
     observer = kind(page=2, most=5)
@@ -76,7 +76,7 @@ def test_every_schedule_is_looked_at_in_a_round(stored, kind):
 
 @OBSERVERS
 def test_who_has_done_enough_goes_on_in_the_next_look(stored, kind):
-    """P3: a slow store makes the round longer, and not the look."""
+    """A slow store makes the round longer, and not the look."""
     store, _ = stored
     make(store, 6)
     observer = kind(page=2, most=6)
@@ -86,7 +86,7 @@ def test_who_has_done_enough_goes_on_in_the_next_look(stored, kind):
 
 
 def test_a_page_costs_the_same_however_many_are_on_it(stored):
-    """P3: as many calls of the store for fifty as for five."""
+    """As many calls of the store for fifty as for five."""
     store, _ = stored
     make(store, 55)
     counted = Counted(store)
@@ -101,7 +101,7 @@ def test_a_page_costs_the_same_however_many_are_on_it(stored):
 
 
 def test_ten_thousand_are_gone_round_in_two_minutes():
-    """V3, P3: by a page in each portion; and no portion takes longer than a page."""
+    """By a page in each portion; and no portion takes longer than a page."""
     settings = WatcherSettings()
 
     assert GOING_ROUND == {
@@ -145,7 +145,7 @@ class Noted:
 
 
 def test_a_round_goes_on_between_looks_and_nothing_else_does(stored):
-    """P3: whoever watches many schedules takes a little time each second, and never much at once."""
+    """Whoever watches many schedules takes a little time each second, and never much at once."""
     store, clock = stored
     make(store, 5)
     others, noted = Counting(), Noted(MissingObserver(page=2, most=2))
@@ -166,7 +166,7 @@ def test_a_round_goes_on_between_looks_and_nothing_else_does(stored):
 
 
 def test_who_fails_on_his_round_is_not_asked_again_before_the_next_look(stored):
-    """V3: what is wrong with it is told four times a minute, and not sixty."""
+    """What is wrong with it is told four times a minute, and not sixty."""
     store, clock = stored
     make(store, 5)
     noted = Noted(MissingObserver(page=2, most=2))
@@ -182,7 +182,7 @@ def test_who_fails_on_his_round_is_not_asked_again_before_the_next_look(stored):
 
 
 def test_who_has_got_the_watch_looks_at_everything_first(stored):
-    """V3: whatever he has done before another had it."""
+    """Whatever he has done before another had it."""
     store, clock = stored
     make(store, 5)
     others, noted = Counting(), Noted(MissingObserver(page=2, most=2))
@@ -200,7 +200,7 @@ def test_who_has_got_the_watch_looks_at_everything_first(stored):
 
 
 def test_the_worst_are_told_one_by_one_and_no_more(stored_in_memory):
-    """V3: what is known already is looked at again; of the others there is room for so many."""
+    """What is known already is looked at again; of the others there is room for so many."""
     store, _ = stored_in_memory
     fence = alerts.watch(store)
     known = [alerts.condition(f"queue {number}") for number in range(3)]
@@ -216,7 +216,7 @@ def test_the_worst_are_told_one_by_one_and_no_more(stored_in_memory):
 
 
 def test_schedules_that_all_stop_at_once_are_no_flood(stored):
-    """V3: fifty messages; as some of those are over, others are told."""
+    """Fifty messages; as some of those are over, others are told."""
     store, clock = stored
     for number in range(SUBJECTS_MAX + 5):
         record = steps.create(store, f"s{number:03}")

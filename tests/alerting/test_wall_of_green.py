@@ -1,4 +1,4 @@
-"""A wall of green with nothing done behind it, and schedules of which a record is gone (V3, V4, M1)."""
+"""A wall of green with nothing done behind it, and schedules of which a record is gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wait(guard, minutes: int) -> None:
 
 
 def test_alerts_tell_what_a_wall_of_green_hides(guard):
-    """V3, V4: triggers punctual, a queue eleven minutes old, a useful completion 47 minutes old."""
+    """Triggers punctual, a queue eleven minutes old, a useful completion 47 minutes old."""
     dispatcher(guard)
     busy = worker(guard)
     quarter = every("15m")
@@ -59,7 +59,7 @@ def test_alerts_tell_what_a_wall_of_green_hides(guard):
 
 
 def test_an_occurrence_is_missed_by_intent_although_its_schedule_was_edited_since(guard):
-    """M1, S4: what the version before had promised is still looked for."""
+    """What the version before had promised is still looked for."""
     dispatcher(guard)
     record = steps.create(guard.store, "nightly", timetable=every("10m"))
     record = steps.fire_due(guard.store, guard.clock, record)
@@ -75,7 +75,7 @@ def test_an_occurrence_is_missed_by_intent_although_its_schedule_was_edited_sinc
 
 
 def test_what_retention_has_removed_is_unknown_and_no_alert(guard):
-    """M1, D6: history that is no longer kept says nothing, in either direction."""
+    """History that is no longer kept says nothing, in either direction."""
     dispatcher(guard)
     record = steps.create(guard.store, "nightly", timetable=every("10m"))
     for _ in range(3):
@@ -92,7 +92,7 @@ def test_what_retention_has_removed_is_unknown_and_no_alert(guard):
 
 
 def test_the_look_for_what_is_missing_goes_round(stored):
-    """M1, P3: a few schedules at a time, and each comes again."""
+    """A few schedules at a time, and each comes again."""
     store, clock = stored
     guard = GuardRoom(store, clock, observers=[MissingObserver(page=2, most=2)])
     dispatcher(guard)
@@ -109,7 +109,7 @@ def test_the_look_for_what_is_missing_goes_round(stored):
 
 
 def test_nothing_slips_through_a_round_that_takes_longer_than_a_look_reaches(stored):
-    """M1: what fell due since a schedule was last looked at is looked for, however long ago."""
+    """What fell due since a schedule was last looked at is looked for, however long ago."""
     store, clock = stored
     guard = GuardRoom(store, clock, observers=[MissingObserver(page=1, most=1)])
     dispatcher(guard)

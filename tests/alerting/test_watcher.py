@@ -1,4 +1,4 @@
-"""A watcher that dies, is paused, replaced or cut off: no alert twice, none lost (V3)."""
+"""A watcher that dies, is paused, replaced or cut off: no alert twice, none lost."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ SENT = ("load_deliveries", "list_alert_terms", "settle_delivery")
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("call", [*CALLS, *SENT])
 def test_whoever_takes_over_raises_it_once_and_delivers_it(stored, call, is_after):
-    """V3: at whichever call the one before has died."""
+    """At whichever call the one before has died."""
     in_trouble(stored)
     first = GuardRoom(*stored)
     first.look(4)
@@ -108,7 +108,7 @@ def test_whoever_takes_over_raises_it_once_and_delivers_it(stored, call, is_afte
 
 @pytest.mark.parametrize("stored", ["sqlite", "postgres"], indirect=True)
 def test_who_was_paused_and_replaced_changes_nothing(stored):
-    """V3: its alert is refused whole, and it asks for the watch again."""
+    """Its alert is refused whole, and it asks for the watch again."""
     store, clock = stored
     one, other = GuardRoom(*stored), GuardRoom(stored[0], stored[1], b"o" * 16)
     one.look()
@@ -131,7 +131,7 @@ def test_who_was_paused_and_replaced_changes_nothing(stored):
 
 
 def test_one_watches_and_the_others_ask(stored):
-    """V3: who stops in good order is followed at once."""
+    """Who stops in good order is followed at once."""
     one, other = GuardRoom(*stored), GuardRoom(stored[0], stored[1], b"o" * 16)
     one.look()
     other.look()
@@ -147,7 +147,7 @@ def test_one_watches_and_the_others_ask(stored):
 
 
 def test_a_silence_is_kept_and_ends_by_itself(guard):
-    """V3: on record, told to nobody, and told when it is over."""
+    """On record, told to nobody, and told when it is over."""
     guard.look()
     guard.silence("deploy", HOUR_US, subject="queue *")
     in_trouble((guard.store, guard.clock))
@@ -162,7 +162,7 @@ def test_a_silence_is_kept_and_ends_by_itself(guard):
 
 
 def test_a_delivery_that_failed_is_tried_again_under_its_id(guard):
-    """V3: by whoever delivers then, until it is taken."""
+    """By whoever delivers then, until it is taken."""
     in_trouble((guard.store, guard.clock))
     guard.channel.answers = [BUSY, RuntimeError("a defect of the channel")]
     guard.look(10)
@@ -186,7 +186,7 @@ def raise_untold(guard) -> None:
 
 
 def test_who_was_held_up_sends_nothing_under_a_watch_that_is_over(stored):
-    """V3: by its own count; another may have sent it meanwhile."""
+    """By its own count; another may have sent it meanwhile."""
     in_trouble(stored)
     guard = GuardRoom(*stored)
     raise_untold(guard)
@@ -201,7 +201,7 @@ def test_who_was_held_up_sends_nothing_under_a_watch_that_is_over(stored):
 
 @pytest.mark.parametrize("how", [False, RuntimeError("a defect"), StoreUnavailable("x", "is", "y")])
 def test_what_can_not_be_settled_is_not_sent_over_and_over(stored, how):
-    """V3: who is woken at once waits all the same, longer each time."""
+    """Who is woken at once waits all the same, longer each time."""
     in_trouble(stored)
     guard = GuardRoom(*stored)
     raise_untold(guard)
@@ -226,7 +226,6 @@ def test_what_can_not_be_settled_is_not_sent_over_and_over(stored, how):
 
 
 def test_a_channel_that_asks_for_a_pause_gets_it(guard):
-    """V3."""
     in_trouble((guard.store, guard.clock))
     wait = timedelta(minutes=10)
     guard.channel.answers = [DeliveryResult(is_done=False, detail="slow", retry_after=wait)]
@@ -238,7 +237,6 @@ def test_a_channel_that_asks_for_a_pause_gets_it(guard):
 
 
 def test_a_delivery_of_no_use_is_given_up_on_record(guard):
-    """V3, A2."""
     in_trouble((guard.store, guard.clock))
     guard.channel.answers = [DeliveryResult(is_done=False, is_final=True, detail="no such address")]
     guard.look(60)
@@ -250,7 +248,7 @@ def test_a_delivery_of_no_use_is_given_up_on_record(guard):
 
 
 def test_a_channel_that_is_gone_ends_its_deliveries(guard):
-    """V3: what was to go there goes nowhere, and that is on record."""
+    """What was to go there goes nowhere, and that is on record."""
     said = SetAlertSetting(
         sort=AlertSettingKind.CHANNEL, name="ops", terms={"kind": "log", "options": {}}, actor=ADA
     )
@@ -276,7 +274,6 @@ class Blind:
 
 
 def test_an_observer_that_fails_blinds_nobody_else_and_resolves_nothing(stored):
-    """V3."""
     in_trouble(stored)
     guard = GuardRoom(stored[0], stored[1], observers=(Blind(), *usual_observers()))
     guard.look(8)
@@ -304,7 +301,7 @@ class Broken:
 
 
 def test_who_can_not_look_leaves_the_watch_to_others(stored):
-    """V3: a program with a defect, or of an older release, does not keep it and see nothing."""
+    """A program with a defect, or of an older release, does not keep it and see nothing."""
     in_trouble(stored)
     broken = GuardRoom(Broken(stored[0]), stored[1], b"b" * 16)
     stored[1].advance("15s")
@@ -320,7 +317,7 @@ def test_who_can_not_look_leaves_the_watch_to_others(stored):
 
 
 def test_an_alert_of_a_kind_of_a_newer_program_is_left_alone(stored):
-    """V3: an older one looks after the others, and the newer one finds its own as it left it."""
+    """An older one looks after the others, and the newer one finds its own as it left it."""
     store, _ = stored
     in_trouble(stored)
     guard = GuardRoom(*stored)
@@ -335,7 +332,7 @@ def test_an_alert_of_a_kind_of_a_newer_program_is_left_alone(stored):
 
 
 def test_what_is_to_be_told_of_such_a_kind_waits_and_holds_up_nobody(stored):
-    """V3: however much there is of it, nobody asks for it again and again."""
+    """However much there is of it, nobody asks for it again and again."""
     store, clock = stored
     in_trouble(stored)
     guard = GuardRoom(*stored)
@@ -361,7 +358,7 @@ def raw(store, statement: str) -> list[Any]:
 
 
 def test_what_goes_to_a_channel_of_a_newer_program_waits_for_it(guard):
-    """V3: it is neither given up nor left out."""
+    """It is neither given up nor left out."""
     terms = {"kind": "carrier-pigeon", "options": {}}
     said = SetAlertSetting(sort=AlertSettingKind.CHANNEL, name="ops", terms=terms, actor=ADA)
     guard.store.set_alert_term(said)
@@ -391,7 +388,7 @@ class Away:
 
 
 def test_a_store_that_is_away_raises_and_resolves_nothing(stored_in_memory):
-    """V3: nothing is known then; afterwards it goes on."""
+    """Nothing is known then; afterwards it goes on."""
     store, clock = stored_in_memory
     away = Away(store)
     in_trouble((away, clock))
@@ -408,7 +405,7 @@ def test_a_store_that_is_away_raises_and_resolves_nothing(stored_in_memory):
 
 
 def test_schedules_are_looked_at_page_by_page_and_suspects_each_time(stored):
-    """P3: a look costs the same however many there are."""
+    """A look costs the same however many there are."""
     store, clock = stored
     for number in range(7):
         steps.create(store, f"s{number}")
@@ -430,7 +427,7 @@ def test_schedules_are_looked_at_page_by_page_and_suspects_each_time(stored):
 
 
 def test_an_idle_store_is_not_written_to_but_for_the_watch(stored_in_memory):
-    """P3: no row is written by a look that finds nothing, and few statements are asked."""
+    """No row is written by a look that finds nothing, and few statements are asked."""
     store, clock = stored_in_memory
     asked: list[str] = []
 
@@ -451,7 +448,7 @@ def test_an_idle_store_is_not_written_to_but_for_the_watch(stored_in_memory):
 
 
 def test_every_kind_is_covered_by_an_observer(stored):
-    """V3: in a store where all is well, each kind is looked at or has its own subjects."""
+    """In a store where all is well, each kind is looked at or has its own subjects."""
     guard = GuardRoom(*stored)
     kinds: set[AlertKind] = set()
     steps.create(stored[0], "nightly")
@@ -484,7 +481,7 @@ class Stuck:
 
 
 def test_a_channel_that_hangs_keeps_nobody_from_firing_or_watching():
-    """F2, V3: whoever delivers has a thread of its own, and holds nothing meanwhile."""
+    """Whoever delivers has a thread of its own, and holds nothing meanwhile."""
     rig = Rig()
     rig.dispatcher()
     record = rig.schedule("minutely", timetable=every("1m"))
@@ -517,7 +514,7 @@ class Held(SqliteStore, KeepsTenants):
 
 
 def test_who_is_shown_one_tenants_does_not_watch():
-    """L2, V3: it would find that all is well, and resolve what is not."""
+    """It would find that all is well, and resolve what is not."""
     clock = ManualClock()
     with closing(Held(":memory:", clock)) as held:
         store: Any = held

@@ -1,4 +1,4 @@
-"""Every operation, by everybody who may not: made of the table of routes (L1, L2)."""
+"""Every operation, by everybody who may not: made of the table of routes."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ def world():
 
 
 def test_only_these_are_open_to_anybody():
-    """L1: nothing is open by default."""
+    """Nothing is open by default."""
     assert OPEN == {route.operation_id for route in ROUTES if route.scope is None}
 
 
 def test_the_role_of_workers_opens_nothing_yet():
-    """L1: as docs/security.md says; whoever gives it something says there what."""
+    """As docs/security.md says; whoever gives it something says there what."""
     assert [] == [route.operation_id for route in ROUTES if route.scope == "worker"]
 
 
@@ -103,7 +103,7 @@ def test_every_operation_is_there_once():
 
 @each_row("route", GUARDED)
 def test_nobody_comes_in_without_a_token_that_is_good(world, route):
-    """L1: neither without one, nor with one that is wrong, expired or revoked."""
+    """Neither without one, nor with one that is wrong, expired or revoked."""
     answers = {
         who: world.ask(world.about(route), headers) for who, headers in world.strangers.items()
     }
@@ -117,7 +117,7 @@ def test_nobody_comes_in_without_a_token_that_is_good(world, route):
 
 @each_row("route", GUARDED)
 def test_a_role_that_lacks_the_scope_is_refused(world, route):
-    """L1: a viewer changes nothing, a worker sees nothing."""
+    """A viewer changes nothing, a worker sees nothing."""
     lacking = [role for role, scopes in SCOPES_BY_ROLE.items() if route.scope not in scopes]
     answers = [world.ask(world.about(route), world.by_role[str(role)]) for role in lacking]
 
@@ -128,7 +128,7 @@ def test_a_role_that_lacks_the_scope_is_refused(world, route):
 
 @each_row("route", GUARDED)
 def test_of_another_tenants_things_there_is_nothing(world, route):
-    """L2: the answer is the one for what does not exist, and nothing of theirs is changed."""
+    """The answer is the one for what does not exist, and nothing of theirs is changed."""
     before = world.as_they_see_it()
     admin = world.by_role["admin"]
     pairs = list(zip(examples_of(route, world.theirs), examples_of(route, NOBODYS), strict=True))

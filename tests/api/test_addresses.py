@@ -1,4 +1,4 @@
-"""From where an order came is on the audit trail, and nobody can say it of himself (A2, L1)."""
+"""From where an order came is on the audit trail, and nobody can say it of himself."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def address_of(peer, *forwarded, proxies=OURS):
     ],
 )
 def test_a_forwarded_address_is_believed_as_far_as_our_proxies_wrote_it(peer, forwarded, expected):
-    """A2: from the right to the left, up to the first who is none of ours."""
+    """From the right to the left, up to the first who is none of ours."""
     assert expected == address_of(peer, *forwarded)
 
 
 def test_nobody_is_believed_unless_he_was_named():
-    """A2, L1: the default."""
+    """The default."""
     assert () == ApiSettings().proxies
     assert PROXY == address_of(PROXY, CLIENT, proxies=ApiSettings().proxies)
 
 
 def test_a_long_way_is_followed_so_far_and_no_further():
-    """A2: whatever its length."""
+    """Whatever its length."""
     assert PROXY == address_of(PROXY, ",".join([CLIENT, *[PROXY] * HOPS_MAX]))
     assert CLIENT == address_of(PROXY, ",".join([CLIENT, *[PROXY] * (HOPS_MAX - 1)]))
 
@@ -97,13 +97,12 @@ def test_a_long_way_is_followed_so_far_and_no_further():
     ],
 )
 def test_whom_to_believe_is_said_by_address_and_is_never_everybody(text, problem):
-    """L1, L6."""
     with pytest.raises(UsageError, match=problem):
         BindAddress(trust_proxies=(text,)).checked(has_token=True)
 
 
 def test_so_many_proxies_are_named_and_no_more():
-    """L6: each request is compared with all of them."""
+    """Each request is compared with all of them."""
     with pytest.raises(UsageError, match="is more than"):
         read_proxies(["10.0.0.1"] * (PROXIES_MAX + 1))
 
@@ -119,7 +118,7 @@ def newest(app):
 
 
 def test_an_order_is_on_record_with_the_address_and_the_token_that_gave_it(app, clock):
-    """A2, L1: and is shown with them, by the API as by the library."""
+    """And is shown with them, by the API as by the library."""
     with asking(app, clock) as asked:
         (token,) = app.tokens.list()
         made = asked.post("/schedules", json={"name": "a", "task": "report", "when": "every hour"})
@@ -134,7 +133,7 @@ def test_an_order_is_on_record_with_the_address_and_the_token_that_gave_it(app, 
 
 
 def test_no_header_changes_the_address_of_a_caller_who_is_no_proxy(app, clock):
-    """A2: whatever it is called."""
+    """Whatever it is called."""
     said = {
         "X-Forwarded-For": "192.0.2.1",
         "X-Real-IP": "192.0.2.2",
@@ -149,7 +148,6 @@ def test_no_header_changes_the_address_of_a_caller_who_is_no_proxy(app, clock):
 
 
 def test_behind_a_proxy_that_was_named_the_callers_own_address_is_on_record(app, clock):
-    """A2."""
     with asking(app, clock, PROXY, ApiSettings(proxies=OURS)) as asked:
         asked.post(
             "/queues/mail/pause", json={"reason": "why"}, headers={"X-Forwarded-For": CLIENT}
@@ -159,7 +157,7 @@ def test_behind_a_proxy_that_was_named_the_callers_own_address_is_on_record(app,
 
 
 def test_whoever_is_refused_is_on_record_with_the_address(app, clock):
-    """L1, A2: counted with others, once in a minute."""
+    """Counted with others, once in a minute."""
     with asking(app, clock) as asked:
         asked.get("/schedules", headers={"Authorization": "Bearer nonsense"})
 
@@ -167,7 +165,6 @@ def test_whoever_is_refused_is_on_record_with_the_address(app, clock):
 
 
 def test_a_session_that_is_begun_over_the_wire_tells_from_where(app, clock):
-    """L1, A2."""
     code = app.doorkeeper().make_code()
     with asking(app, clock) as asked:
         asked.post("/session", json={"code": code})
@@ -176,7 +173,7 @@ def test_a_session_that_is_begun_over_the_wire_tells_from_where(app, clock):
 
 
 def test_the_library_comes_from_nowhere(app):
-    """A2: what is not known is not said."""
+    """What is not known is not said."""
     app.queues.pause("mail", reason="why")
 
     assert (None, None) == (newest(app).actor.address, newest(app).actor.credential)
@@ -184,7 +181,7 @@ def test_the_library_comes_from_nowhere(app):
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_real_server_tells_addresses_on_both_databases(kind, tmp_path, request):
-    """A2: by the connection, and by the proxy that its operator named."""
+    """By the connection, and by the proxy that its operator named."""
     if kind == "sqlite":
         url = f"sqlite:///{tmp_path}/duly.db"
     else:

@@ -1,4 +1,4 @@
-"""Alerts over HTTP: what is wrong, who was told, and what people say about it (V3)."""
+"""Alerts over HTTP: what is wrong, who was told, and what people say about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ def raised(desk, **parts) -> str:
 
 
 def test_an_alert_is_listed_shown_and_taken_note_of(desk):
-    """V3, A1."""
     alert = raised(desk)
     listed = desk.asked.get("/alerts", params={"kind": "queue-age"}).json()["items"]
     shown = desk.asked.get(f"/alerts/{alert}").json()
@@ -30,7 +29,7 @@ def test_an_alert_is_listed_shown_and_taken_note_of(desk):
 
 
 def test_a_silence_that_is_ordered_twice_is_one(desk):
-    """V3: under one Idempotency-Key."""
+    """Under one Idempotency-Key."""
     body = {"duration": "2h", "kind": ["queue-age"], "reason": "moving"}
     made = [
         desk.asked.post("/alerts/silences", json=body, headers={"Idempotency-Key": "k"})
@@ -46,7 +45,6 @@ def test_a_silence_that_is_ordered_twice_is_one(desk):
 
 
 def test_a_rule_is_set_seen_and_taken_back(desk):
-    """V3."""
     terms = {"threshold": "15m", "severity": "page", "reason": "strict"}
     rule = desk.asked.put("/alerts/rules/queue-age", json=terms).json()
     listed = {one["name"]: one for one in desk.asked.get("/alerts/rules").json()["items"]}
@@ -65,7 +63,7 @@ def test_a_rule_is_set_seen_and_taken_back(desk):
 
 
 def test_a_channel_is_added_tried_and_removed(desk):
-    """V3: by an admin, who may have the server send something."""
+    """By an admin, who may have the server send something."""
     made = desk.asked.put("/alerts/channels/ops", json={"kind": "log"}).json()
     tried = desk.asked.post("/alerts/channels/ops/test").json()
     names = [one["name"] for one in desk.asked.get("/alerts/channels").json()["items"]]
@@ -79,7 +77,6 @@ def test_a_channel_is_added_tried_and_removed(desk):
 
 
 def test_a_tenants_token_sees_its_own(desk):
-    """L2."""
     raised(desk, subject="schedule x", tenant="acme")
     theirs, others = (token_for(desk.app, tenant=tenant) for tenant in ("acme", "else"))
     seen = [desk.asked.get("/alerts", headers=who).json()["items"] for who in (theirs, others)]
@@ -89,7 +86,7 @@ def test_a_tenants_token_sees_its_own(desk):
 
 
 def test_an_edit_of_what_somebody_else_has_set_meanwhile_is_refused(desk):
-    """V3, S4: by If-Match; of rules, channels and silences; what is sent twice is taken once."""
+    """By If-Match; of rules, channels and silences; what is sent twice is taken once."""
     rule, channel = "/alerts/rules/queue-age", "/alerts/channels/ops"
     first = desk.asked.put(rule, json={"threshold": 60}, headers={"If-Match": '"0"'})
     seen = {"If-Match": first.headers["ETag"]}
@@ -119,7 +116,7 @@ def test_an_edit_of_what_somebody_else_has_set_meanwhile_is_refused(desk):
 
 
 def test_what_is_said_without_a_version_is_set_all_the_same(desk):
-    """V3: what is not given stays."""
+    """What is not given stays."""
     rule = "/alerts/rules/queue-age"
     desk.asked.put(rule, json={"threshold": 60})
     last = desk.asked.put(rule, json={"hold_for": "2m"}, headers={"If-Match": "*"}).json()

@@ -1,7 +1,7 @@
 """What is another tenant's is answered as what is not there: by the same bytes, at the same cost.
 
 Not timed: a test that measures time on a busy machine fails for nothing. What takes time is asked of
-the database, so statements and rows are counted, for every operation that names a thing (L2).
+the database, so statements and rows are counted, for every operation that names a thing.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ NAMING = [
 
 
 def test_every_operation_that_names_a_thing_is_compared():
-    """L2: they are found by what their examples name; the table has many."""
+    """They are found by what their examples name; the table has many."""
     assert {"get_run", "get_schedule", "cancel_run", "get_alert", "get_token"} <= {
         route.operation_id for route in NAMING
     }
@@ -179,7 +179,7 @@ def test_every_operation_that_names_a_thing_is_compared():
 
 @each_row("route", NAMING)
 def test_another_tenants_thing_is_answered_as_none_at_the_same_cost(world: World, route: Route):
-    """L2, RELIABILITY 15: status, every header and the body byte for byte; each statement and row."""
+    """Status, every header and the body byte for byte; each statement and row."""
     for theirs, absent in pairs(route, world.theirs):
         (first, first_cost), (second, second_cost) = world.ask(theirs), world.ask(absent)
         expected = ALWAYS.get(route.operation_id, 404)

@@ -1,4 +1,4 @@
-"""Each defence of the API, by what it keeps out (L1, L6)."""
+"""Each defence of the API, by what it keeps out."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def asking(app, clock):
     "host", ["evil.example", "localhost.evil.example", "evil.example:8420", "", "a@localhost", "["]
 )
 def test_a_server_answers_to_its_own_names_only(asked, host):
-    """L1: a page whose name was made to point here is refused, whatever it shows."""
+    """A page whose name was made to point here is refused, whatever it shows."""
     answer = asked.get("/status", headers={"Host": host})
 
     assert (421, "host-refused") == (answer.status_code, answer.json()["code"])
@@ -66,7 +66,7 @@ def test_a_name_that_it_was_told_is_its_own(asking):
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "https://localhost"])
 def test_no_page_of_another_origin_gives_an_order(asked, origin):
-    """L1: not even one that knows a token."""
+    """Not even one that knows a token."""
     answer = asked.post("/schedules", json=NIGHTLY, headers={"Origin": origin})
 
     assert (403, "origin-refused") == (answer.status_code, answer.json()["code"])
@@ -95,7 +95,7 @@ def session(app, asked):
 
 
 def test_an_order_by_cookie_shows_what_the_session_was_told(app, clock, session):
-    """L1: a page elsewhere can have the cookie sent, and not read this."""
+    """A page elsewhere can have the cookie sent, and not read this."""
     cookie, csrf = session
     with Asker(Api(app, clock=clock), cookie) as browser:
         without = browser.post("/schedules", json=NIGHTLY)
@@ -109,7 +109,6 @@ def test_an_order_by_cookie_shows_what_the_session_was_told(app, clock, session)
 
 
 def test_a_session_ends_when_it_is_told_to_and_with_its_token(app, clock, session):
-    """L1."""
     cookie, csrf = session
     with Asker(Api(app, clock=clock), cookie) as browser:
         assert "anna" == browser.get("/session").json()["name"]
@@ -132,7 +131,7 @@ def test_a_cookie_is_kept_from_scripts_and_other_sites(app, asked, asking):
 
 
 def test_a_one_time_code_begins_one_session(app, asked):
-    """L1: the second who comes with it is a stranger, and nobody is told why."""
+    """The second who comes with it is a stranger, and nobody is told why."""
     code = {"code": app.doorkeeper().make_code()}
     answers = [asked.post("/session", json=code, headers={"Authorization": ""}) for _ in range(2)]
 
@@ -199,7 +198,7 @@ def test_a_body_of_no_said_length_is_read_up_to_the_limit(asked):
     ],
 )
 def test_a_body_is_json_as_it_is(asked, headers, code):
-    """L1: no form can send it, and nothing unfolds into more than was sent."""
+    """No form can send it, and nothing unfolds into more than was sent."""
     answer = asked.post("/schedules", content=b"{}", headers=headers)
 
     assert (415, code) == (answer.status_code, answer.json()["code"])
@@ -240,7 +239,6 @@ def test_what_is_no_json_is_refused(asked, body, code):
     ],
 )
 def test_a_wrong_field_is_named_with_what_was_given(asked, body, field, value):
-    """L6."""
     problem = asked.post("/schedules", json=body).json()
 
     assert (422, "invalid-value") == (problem["status"], problem["code"])
@@ -250,14 +248,13 @@ def test_a_wrong_field_is_named_with_what_was_given(asked, body, field, value):
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "limt=5", "limit=1&limit=2", "cursor=!"])
 def test_a_wrong_query_is_named(asked, query):
-    """L6."""
     answer = asked.get(f"/schedules?{query}")
 
     assert (422, query.partition("=")[0]) == (answer.status_code, answer.json()["field"])
 
 
 def test_a_token_in_an_address_opens_nothing(app, asked):
-    """L1: addresses are written down by everybody on the way."""
+    """Addresses are written down by everybody on the way."""
     token = token_for(app)["Authorization"].removeprefix("Bearer ")
     answer = asked.get(f"/status?token={token}", headers={"Authorization": ""})
 
@@ -312,7 +309,7 @@ def test_whoever_waits_too_long_is_told_what_is_not_known(app):
 
 
 def test_what_went_wrong_inside_is_not_told(app, caplog):
-    """L1: it is in the server's own log."""
+    """It is in the server's own log."""
     broken = cast("TokenAuthenticator", Stuck(RuntimeError("the secret is 42")))
     with Asker(Api(app, keeper=broken), {"Authorization": "Bearer x"}) as asker:
         answer = asker.get("/status")

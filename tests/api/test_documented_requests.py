@@ -1,4 +1,4 @@
-"""The requests that the documents show are sent: what they promise is what is answered (A4, D7)."""
+"""The requests that the documents show are sent: what they promise is what is answered."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_there_are_requests_to_send():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_has_curl_send_is_answered(app, page):
-    """A4, L1, D7: as it is written, with the token that it makes, or an operator's."""
+    """As it is written, with the token that it makes, or an operator's."""
     said = page.read_text(encoding="utf-8")
     made_by = MADE.search(said)
     role, tenant = made_by.groups() if made_by else ("operator", None)
@@ -109,7 +109,6 @@ def test_the_page_s_commands_are_commands():
 
 
 def test_the_page_s_application_serves_the_api_below_its_own_path(app):
-    """I3."""
     program = re.search(r"```python\n(.+?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert program
     names: dict[str, Any] = {"app": app}
@@ -120,7 +119,7 @@ def test_the_page_s_application_serves_the_api_below_its_own_path(app):
 
 
 def test_the_page_s_refusal_is_what_is_answered(app):
-    """A4: the fields and codes by which programs decide."""
+    """The fields and codes by which programs decide."""
     found = re.search(r"```json\n(.+?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found
     shown = json.loads(found[1])

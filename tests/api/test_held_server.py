@@ -1,4 +1,4 @@
-"""The API on a role of PostgreSQL that is shown one tenant's rows at a time (L2)."""
+"""The API on a role of PostgreSQL that is shown one tenant's rows at a time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def held(database):
 
 
 def test_a_server_that_is_held_serves_each_tenant_its_own(held):
-    """L2, A4, L6: orders, questions, and orders that come again."""
+    """Orders, questions, and orders that come again."""
     asked, operator, theirs = held
     (schedule,) = theirs.schedules.list()
     run = theirs.schedules.trigger("their-nightly")
@@ -70,7 +70,7 @@ def test_a_server_that_is_held_serves_each_tenant_its_own(held):
 
 
 def test_an_owner_is_gone_for_the_tenant_that_says_so(held):
-    """S6, L2: of the same name elsewhere, they are somebody else."""
+    """Of the same name elsewhere, they are somebody else."""
     asked, operator, theirs = held
     theirs.schedules.edit("their-nightly", owner="ada")
     asked.post("/schedules", json={**NIGHTLY, "owner": "ada"})

@@ -1,4 +1,4 @@
-"""What the API's own description allows and what it does not, asked by a program that tries (L6).
+"""What the API's own description allows and what it does not, asked by a program that tries.
 
 Schemathesis reads the description and makes requests of it, good ones and bad ones; whatever it
 sends, the answer is one that the description has, and never the server's fault. `make fuzz-api`
@@ -97,7 +97,7 @@ def on_sqlite(tmp_path_factory, operations):
 
 @pytest.mark.parametrize("route", ASKED, ids=lambda route: route.operation_id)
 def test_whatever_is_asked_has_a_documented_answer(on_sqlite, route):
-    """L6: also what no well-meaning client would send; never 5xx."""
+    """Also what no well-meaning client would send; never 5xx."""
     _try(on_sqlite, route)
 
 
@@ -178,5 +178,5 @@ def on_postgres(postgres_server, operations):
 
 @pytest.mark.parametrize("name", ON_POSTGRES if IS_SHORT else [one.operation_id for one in ASKED])
 def test_whatever_is_asked_has_a_documented_answer_on_postgresql(on_postgres, name):
-    """L6, D4: also where texts and numbers reach another database."""
+    """Also where texts and numbers reach another database."""
     _try(on_postgres, BY_OPERATION[name])

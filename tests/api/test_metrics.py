@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: both lights, bounded, for an operator's eyes, and as documented (V2, V4)."""
+"""Numbers for Prometheus: both lights, bounded, for an operator's eyes, and as documented."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def numbers(text: str) -> dict[str, float]:
 
 
 def test_the_state_of_everything_is_told_in_numbers(desk):
-    """V2: what is dead, in doubt and well, and when a schedule's work last succeeded."""
+    """What is dead, in doubt and well, and when a schedule's work last succeeded."""
     answer = desk.asked.get(URL)
     told = numbers(answer.text)
     whose = '{tenant="default",schedule="hourly"}'
@@ -61,7 +61,7 @@ def test_the_state_of_everything_is_told_in_numbers(desk):
 
 
 def test_a_queue_that_backs_up_shows_while_triggers_are_punctual(asked, app, clock):
-    """V4: whether time is kept and whether work gets done are never one light."""
+    """Whether time is kept and whether work gets done are never one light."""
     app.enqueue(app.call("report"))
     clock.advance("11m")
     told = numbers(asked.get(URL).text)
@@ -72,7 +72,7 @@ def test_a_queue_that_backs_up_shows_while_triggers_are_punctual(asked, app, clo
 
 
 def test_a_timer_that_nobody_fires_shows_while_no_work_waits(asked, app, clock):
-    """V4: the other way round."""
+    """The other way round."""
     app.schedules.create("hourly", app.call("report"), every("1h"))
     clock.advance("90m")
     told = numbers(asked.get(URL).text)
@@ -86,7 +86,7 @@ def test_a_timer_that_nobody_fires_shows_while_no_work_waits(asked, app, clock):
 
 
 def test_open_alerts_are_counted_by_kind_and_severity(asked, app):
-    """V2, V3: also that there are none; and the lights are by what is so now."""
+    """Also that there are none; and the lights are by what is so now."""
     before = numbers(asked.get(URL).text)
     fence = alerts.watch(app.store)
     alerts.look(app.store, fence, alerts.condition("queue a"), severity="page")
@@ -113,14 +113,12 @@ def test_open_alerts_are_counted_by_kind_and_severity(asked, app):
     ],
 )
 def test_only_who_may_see_every_tenant_sees_the_numbers_of_all(asked, app, terms, status):
-    """L1, L2."""
     headers = token_for(app, "somebody", **terms)
 
     assert status == asked.get(URL, headers=headers).status_code
 
 
 def test_nobody_sees_them_without_a_token_or_by_another_name(asked):
-    """L1."""
     strangers = [
         asked.get(URL, headers={"Authorization": "Bearer duly_nonsense"}),
         asked.get(URL, headers={"Host": "evil.example"}),
@@ -150,7 +148,7 @@ class Counted:
 
 
 def test_a_scrape_costs_the_same_however_much_there_is(clock):
-    """V2: as many calls of the store, and pages of a bounded size."""
+    """As many calls of the store, and pages of a bounded size."""
     store = MemoryStore(clock)
     counted = Counted(store)
     app = duly.App(store=counted, clock=clock, actor="ada")
@@ -174,7 +172,7 @@ def test_a_scrape_costs_the_same_however_much_there_is(clock):
 
 
 def test_the_page_lists_exactly_what_is_told(asked):
-    """V2: names, kinds, labels and meanings."""
+    """Names, kinds, labels and meanings."""
     page = PAGE.read_text(encoding="utf-8")
     every_metric = (*STORE_METRICS, *DISPATCHER_METRICS, *WORKER_METRICS, *PROCESS_METRICS)
     shown = {name: (kind, labels, meaning) for name, kind, labels, meaning in ROW.findall(page)}

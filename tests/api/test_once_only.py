@@ -1,4 +1,4 @@
-"""An order under an Idempotency-Key is carried out once, and answered alike (D1)."""
+"""An order under an Idempotency-Key is carried out once, and answered alike."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_order_given_again_is_answered_as_before(orders):
 
 
 def test_an_edit_whose_answer_was_lost_can_be_given_again(orders):
-    """S4: it is not told that it came too late because of itself."""
+    """It is not told that it came too late because of itself."""
     headers = {**KEY, "If-Match": '"1"'}
     first = orders.patch("/schedules/nightly", json={"jitter": "1m"}, headers=headers)
     again = orders.patch("/schedules/nightly", json={"jitter": "1m"}, headers=headers)
@@ -109,7 +109,7 @@ class LosingWord:
 
 
 def test_an_order_whose_word_was_lost_is_found_and_not_made_twice(app, store, clock, orders):
-    """D1: whoever takes it over after a minute makes the same ids."""
+    """Whoever takes it over after a minute makes the same ids."""
     losing: Any = LosingWord(store)
     headers = token_for(app)
     with app.standing_in(losing, clock, clock.advance), Asker(Api(app), headers) as asker:
@@ -129,7 +129,7 @@ def test_an_order_whose_word_was_lost_is_found_and_not_made_twice(app, store, cl
 
 
 def test_an_order_that_does_more_each_time_is_not_given_anew_unseen(app, store, clock, orders):
-    """D1: the first has skipped an occurrence and died; the next one is not skipped with it."""
+    """The first has skipped an occurrence and died; the next one is not skipped with it."""
     losing: Any = LosingWord(store)
     headers = token_for(app)
     with app.standing_in(losing, clock, clock.advance), Asker(Api(app), headers) as asker:
@@ -147,7 +147,7 @@ def test_an_order_that_does_more_each_time_is_not_given_anew_unseen(app, store, 
 
 
 def test_an_answer_that_is_too_long_is_not_kept(orders, monkeypatch):
-    """D1: the order is not carried out again for that."""
+    """The order is not carried out again for that."""
     monkeypatch.setattr(repeating, "ANSWER_BYTES_MAX", 10)
     first = orders.post("/schedules/nightly/trigger", headers=KEY)
     again = orders.post("/schedules/nightly/trigger", headers=KEY)
@@ -158,7 +158,7 @@ def test_an_answer_that_is_too_long_is_not_kept(orders, monkeypatch):
 
 
 def test_the_text_of_a_token_is_kept_nowhere(app, store, asked):
-    """L1: neither with the answers that are kept."""
+    """Neither with the answers that are kept."""
     made = asked.post("/tokens", json={"name": "ci"}, headers=KEY)
     again = asked.post("/tokens", json={"name": "ci"}, headers=KEY)
 
@@ -184,7 +184,7 @@ class LosingAnswer:
 
 
 def test_an_order_whose_answer_was_lost_is_not_carried_out_twice(app, store, clock, orders):
-    """D1: the store failed after it had skipped the occurrence; the key stays announced."""
+    """The store failed after it had skipped the occurrence; the key stays announced."""
     losing: Any = LosingAnswer(store)
     headers = token_for(app)
     with app.standing_in(losing, clock, clock.advance), Asker(Api(app), headers) as asker:
@@ -202,7 +202,7 @@ def test_an_order_whose_answer_was_lost_is_not_carried_out_twice(app, store, clo
 
 
 def test_the_parts_of_a_request_are_not_run_together():
-    """D1: a request with the same bytes, divided elsewhere, is another one."""
+    """A request with the same bytes, divided elsewhere, is another one."""
     assert repeating.request_hash(b"a", b"bc") != repeating.request_hash(b"ab", b"c")
     assert repeating.request_hash(b"abc") != repeating.request_hash(b"abc", b"")
 

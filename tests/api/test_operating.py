@@ -1,4 +1,4 @@
-"""Backfills, queues, limits, breakers, quotas, tasks and members over HTTP (A1, M2, R8, B2, S7)."""
+"""Backfills, queues, limits, breakers, quotas, tasks and members over HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ SPAN = {"schedule": "hourly", "since": "2026-04-02T20:00Z", "until": "2026-04-03
 
 
 def test_a_backfill_is_planned_made_steered_and_called_off(desk):
-    """M2, A1."""
     plan = desk.asked.post("/backfills/plan", json=SPAN).json()
     made = desk.asked.post("/backfills", json=SPAN | {"runs": plan["runs"], "per_minute": 1})
     path = f"/backfills/{made.json()['id']}"
@@ -26,7 +25,7 @@ def test_a_backfill_is_planned_made_steered_and_called_off(desk):
 
 
 def test_what_a_cancelled_backfill_left_undone_is_gone_on_with(desk):
-    """M2, A1: looked at first, and linked."""
+    """Looked at first, and linked."""
     made = desk.asked.post("/backfills", json=SPAN | {"per_minute": 1}).json()
     path = f"/backfills/{made['id']}"
     early = desk.asked.get(f"{path}/rest")
@@ -46,7 +45,7 @@ def test_what_a_cancelled_backfill_left_undone_is_gone_on_with(desk):
 
 
 def test_a_backfill_of_another_number_than_was_looked_at_is_refused(desk):
-    """M2: nothing is made."""
+    """Nothing is made."""
     refused = desk.asked.post("/backfills", json=SPAN | {"runs": 3})
 
     assert 409 == refused.status_code
@@ -54,7 +53,7 @@ def test_a_backfill_of_another_number_than_was_looked_at_is_refused(desk):
 
 
 def test_a_queue_is_paused_and_resumed(desk):
-    """A1: each on record."""
+    """Each on record."""
     paused = desk.asked.post("/queues/mail/pause", json={"reason": "storm"}).json()
 
     assert ("anna", "storm") == (paused["paused_by"], paused["reason"])
@@ -66,7 +65,6 @@ def test_a_queue_is_paused_and_resumed(desk):
 
 
 def test_a_limit_is_set_seen_and_lifted(desk):
-    """R8, B4."""
     terms = {"running": 2, "rate": "5/s", "reason": "careful"}
     limit = desk.asked.put("/limits/task:report", json=terms).json()
 
@@ -81,13 +79,11 @@ def test_a_limit_is_set_seen_and_lifted(desk):
 
 @pytest.mark.parametrize("terms", [{}, {"running": -1}, {"rate": "fast"}, {"running": "2"}])
 def test_a_limit_that_says_nothing_is_refused(desk, terms):
-    """L6."""
     assert 422 == desk.asked.put("/limits/task:report", json=terms).status_code
     assert [] == desk.asked.get("/limits").json()["items"]
 
 
 def test_quotas_are_set_and_taken_back(desk):
-    """S7."""
     (quota,) = desk.asked.put("/quotas/tenant:acme", json={"schedules": 5}).json()["items"]
 
     assert ("tenant:acme", "schedules", 5) == tuple(
@@ -99,7 +95,7 @@ def test_quotas_are_set_and_taken_back(desk):
 
 
 def test_an_owner_is_gone_and_back(desk):
-    """S6, L6: what is made for them meanwhile is refused, with what to do."""
+    """What is made for them meanwhile is refused, with what to do."""
     new = {"task": "report", "when": "1d", "owner": "ada"}
     desk.asked.post("/schedules", json={"name": "hers", **new})
 
@@ -118,7 +114,6 @@ def test_an_owner_is_gone_and_back(desk):
 
 
 def test_owners_who_are_gone_are_listed_a_page_at_a_time(desk):
-    """S6, A4."""
     for name in ("c", "a/b", "d"):
         desk.asked.post(f"/owners/{name.replace('/', '%2F')}/gone", json={"reason": "left"})
     first = desk.asked.get("/owners", params={"limit": 2}).json()
@@ -129,14 +124,12 @@ def test_owners_who_are_gone_are_listed_a_page_at_a_time(desk):
 
 
 def test_a_destination_that_was_never_called_is_not_found(desk):
-    """B2."""
     assert [] == desk.asked.get("/breakers").json()["items"]
     assert 404 == desk.asked.get("/breakers/bank").status_code
     assert 404 == desk.asked.post("/breakers/bank/reset").status_code
 
 
 def test_retries_and_reruns_of_a_task_are_stopped_and_allowed_again(desk):
-    """A1."""
     stopped = desk.asked.post("/tasks/fail/suspend-retries", json={"reason": "storm"}).json()
     blocked = desk.asked.post("/tasks/fail/block-reruns", json={"reason": "storm"}).json()
 
@@ -150,7 +143,6 @@ def test_retries_and_reruns_of_a_task_are_stopped_and_allowed_again(desk):
 
 
 def test_the_fleet_is_seen(desk):
-    """V1."""
     kinds = {
         path: {one["kind"] for one in desk.asked.get(path).json()["items"]}
         for path in ("/workers", "/dispatchers")
@@ -160,7 +152,6 @@ def test_the_fleet_is_seen(desk):
 
 
 def test_a_worker_is_put_out_of_service_and_back(desk):
-    """A1."""
     worker = desk.asked.get("/workers").json()["items"][0]["id"]
     path = f"/workers/{worker}"
 
@@ -175,7 +166,7 @@ def test_a_worker_is_put_out_of_service_and_back(desk):
 
 
 def test_the_doctor_can_be_asked_from_elsewhere(desk):
-    """A4, U4: it says what `duly doctor --json` says on the server's machine."""
+    """It says what `duly doctor --json` says on the server's machine."""
     found = desk.asked.get("/doctor")
     here = examine(desk.app).to_json()
 
@@ -192,7 +183,7 @@ def test_the_doctor_can_be_asked_from_elsewhere(desk):
 
 
 def test_the_doctor_is_not_asked_by_a_tenant(desk):
-    """L2: where the store is, and how all others fare, concerns every tenant."""
+    """Where the store is, and how all others fare, concerns every tenant."""
     refused = desk.asked.get("/doctor", headers=token_for(desk.app, "bo", tenant="acme"))
 
     assert (403, "forbidden") == (refused.status_code, refused.json()["code"])

@@ -1,4 +1,4 @@
-"""The same over PostgreSQL: what is promised, found, ordered about and steered (D4, A1, A4)."""
+"""The same over PostgreSQL: what is promised, found, ordered about and steered."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asked(postgres_server):
 
 
 def test_runs_are_promised_found_and_ordered_about(asked):
-    """A1, A4: page by page, and by a frozen selection."""
+    """Page by page, and by a frozen selection."""
     calls = [{"task": "report", "arguments": {"number": number}} for number in range(5)]
     made = asked.post("/runs/bulk", json={"calls": calls, "queue": "bulk"}).json()["items"]
 
@@ -56,7 +56,6 @@ def test_runs_are_promised_found_and_ordered_about(asked):
 
 
 def test_an_order_under_its_key_is_carried_out_once(asked):
-    """D1."""
     terms: dict[str, Any] = {"json": {"task": "report"}, "headers": {"Idempotency-Key": "k"}}
 
     first, again = asked.post("/runs", **terms), asked.post("/runs", **terms)
@@ -66,7 +65,6 @@ def test_an_order_under_its_key_is_carried_out_once(asked):
 
 
 def test_a_backfill_and_a_limit_are_made_and_taken_back(asked):
-    """M2, R8, S7."""
     now = asked.get("/status").json()["now"]
     span = {"schedule": "hourly", "since": "2026-03-01T00:00Z", "until": "2026-03-01T04:00Z"}
 
@@ -79,7 +77,6 @@ def test_a_backfill_and_a_limit_are_made_and_taken_back(asked):
 
 
 def test_its_numbers_are_told(asked):
-    """V2."""
     lines = asked.get("http://localhost/metrics").text.splitlines()
 
     assert 'duly_schedule_fires_total{tenant="default",schedule="hourly"} 0' in lines
@@ -88,7 +85,7 @@ def test_its_numbers_are_told(asked):
 
 @pytest.mark.parametrize("text", ["a\x00b", "x" * 2_000, "\u20ac", "' OR 1=1 --"])
 def test_no_text_comes_further_than_it_may(asked, text):
-    """L6: what a database can't hold, or would read otherwise, is refused or not found."""
+    """What a database can't hold, or would read otherwise, is refused or not found."""
     answers = [
         asked.get("/runs", params={"key": text}),
         asked.get("/runs", params={"error": text}),

@@ -1,4 +1,4 @@
-"""Everything that the library can do, another program can do too (A1, A4): or there is a reason."""
+"""Everything that the library can do, another program can do too: or there is a reason."""
 
 from __future__ import annotations
 
@@ -187,14 +187,13 @@ PARTS_OF_A_PROGRAM = ("declarations", "settings", "tasks")
 
 
 def test_every_call_has_an_operation_or_a_reason():
-    """A1, A4: a capability that is added to the library alone fails here."""
+    """A capability that is added to the library alone fails here."""
     app = duly.App("memory:")
 
     assert (REACHED.keys() | NOT_REACHED.keys()) == set(calls_of(app))
 
 
 def test_every_operation_that_is_named_is_there():
-    """A4."""
     known = {route.operation_id for route in ROUTES}
 
     assert set() == set(REACHED.values()) - known

@@ -1,4 +1,4 @@
-"""An order that was carried out, and whose answer was lost with the server, makes nothing twice (D1).
+"""An order that was carried out, and whose answer was lost with the server, makes nothing twice.
 
 Who gives it again under its Idempotency-Key is another process, which knows the key and since when
 the order is known, and nothing else.
@@ -40,7 +40,7 @@ ORDERS: dict[str, tuple[Handler, Any]] = {
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_an_order_given_again_under_its_key_makes_nothing_twice(desk: Desk, name):
-    """D1, A1: also when time has passed, and what the first has made is running or over."""
+    """Also when time has passed, and what the first has made is running or over."""
     handler, body = ORDERS[name]
     path = {"run": desk.runs("succeeded")[0]["id"]}
 
@@ -81,7 +81,7 @@ SET_A_STATE = {
 
 
 def test_every_order_under_a_key_is_known_to_do_no_more_when_given_again():
-    """D1: by its ids, by what it sets, or because a server's death ends it."""
+    """By its ids, by what it sets, or because a server's death ends it."""
     once_only = {route.operation_id for route in ROUTES if route.is_once_only}
     under_a_key = {route.operation_id for route in ROUTES if route.is_idempotent}
 

@@ -1,4 +1,4 @@
-"""Orders about runs over HTTP: each is carried out once, or refused with nothing done (A1, E5)."""
+"""Orders about runs over HTTP: each is carried out once, or refused with nothing done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def test_a_dead_run_is_edited_and_retried(desk):
-    """B3: the same run goes on."""
+    """The same run goes on."""
     (dead,) = desk.runs("dead")
     edited = desk.asked.patch(
         f"/runs/{dead['id']}", json={"arguments": {"how": "twice"}, "reason": "typo"}
@@ -19,7 +19,7 @@ def test_a_dead_run_is_edited_and_retried(desk):
 
 
 def test_a_dead_run_is_discarded_with_a_reason(desk):
-    """B3, A2: who and why are on record."""
+    """Who and why are on record."""
     (dead,) = desk.runs("dead")
 
     nameless = desk.order(dead["id"], "discard")
@@ -33,7 +33,7 @@ def test_a_dead_run_is_discarded_with_a_reason(desk):
 
 @pytest.mark.parametrize("verb", ["retry", "discard"])
 def test_what_is_over_can_not_be_ordered_about(desk, verb):
-    """A1, L6: a conflict that says what it is."""
+    """A conflict that says what it is."""
     run = desk.runs("succeeded")[0]
 
     refused = desk.order(run["id"], verb, reason="once more")
@@ -43,7 +43,7 @@ def test_what_is_over_can_not_be_ordered_about(desk, verb):
 
 
 def test_a_run_is_cancelled_while_it_waits(asked):
-    """A1: also one that is still pending, and without a body."""
+    """Also one that is still pending, and without a body."""
     queued = asked.post("/runs", json={"task": "report"}).json()["id"]
     pending = asked.post("/runs", json={"task": "report", "delay": "1h"}).json()["id"]
 
@@ -53,7 +53,6 @@ def test_a_run_is_cancelled_while_it_waits(asked):
 
 
 def test_the_inbox_says_what_is_safest(desk):
-    """E5."""
     (item,) = desk.asked.get("/inbox").json()["items"]
 
     assert "reconcile" == item["advice"]["safest"]
@@ -63,7 +62,7 @@ def test_the_inbox_says_what_is_safest(desk):
 
 
 def test_a_risky_choice_is_confirmed_by_the_runs_id(desk):
-    """E5: retry and resume may do something a second time."""
+    """Retry and resume may do something a second time."""
     (run,) = desk.runs("ambiguous")
 
     unsure = desk.order(run["id"], "retry", reason="again")
@@ -77,7 +76,7 @@ def test_a_risky_choice_is_confirmed_by_the_runs_id(desk):
 
 
 def test_an_ambiguous_run_is_reconciled_with_evidence(desk):
-    """E5: somebody has looked."""
+    """Somebody has looked."""
     (run,) = desk.runs("ambiguous")
 
     settled = desk.order(
@@ -89,7 +88,7 @@ def test_an_ambiguous_run_is_reconciled_with_evidence(desk):
 
 
 def test_an_ambiguous_run_is_left_as_it_is(desk):
-    """A1: skip with a reason."""
+    """Skip with a reason."""
     (run,) = desk.runs("ambiguous")
 
     skipped = desk.order(run["id"], "skip", reason="nobody cares")
@@ -99,7 +98,7 @@ def test_an_ambiguous_run_is_left_as_it_is(desk):
 
 
 def test_a_run_is_run_once_more(desk):
-    """A1, A3: as another run, which says what it repeats."""
+    """As another run, which says what it repeats."""
     run = desk.runs("succeeded")[0]
     desk.clock.advance("1s")
 
@@ -115,7 +114,6 @@ def test_a_run_is_run_once_more(desk):
 
 
 def test_a_run_is_verified_by_its_tasks_own_check(desk):
-    """E6."""
     run = next(one for one in desk.runs("succeeded") if one["task"] == "report")
 
     check = desk.order(run["id"], "verify")
@@ -127,7 +125,7 @@ def test_a_run_is_verified_by_its_tasks_own_check(desk):
 
 
 def test_a_day_is_proven(desk):
-    """E6: one query."""
+    """One query."""
     proof = desk.asked.get("/proofs", params={"schedule": "hourly", "day": "2026-04-03"}).json()
 
     assert ("hourly", "UTC") == (proof["schedule"], proof["zone"])
@@ -137,7 +135,7 @@ def test_a_day_is_proven(desk):
 
 
 def test_a_page_has_its_bounds(desk):
-    """L6: nobody asks for everything at once."""
+    """Nobody asks for everything at once."""
     (run,) = desk.runs("ambiguous")
     paths = (
         "/runs",

@@ -1,4 +1,4 @@
-"""Runs over HTTP: find them, look at one from every side, promise new ones (A4, R1, R2)."""
+"""Runs over HTTP: find them, look at one from every side, promise new ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ SIDES = ("attempts", "checks", "effects", "lineage", "lines", "progress", "scope
 
 
 def test_a_run_is_promised_and_looked_at(asked):
-    """A1, D1."""
     made = asked.post("/runs", json={"task": "remind", "arguments": {"class_id": 42}})
     run = made.json()
 
@@ -21,7 +20,7 @@ def test_a_run_is_promised_and_looked_at(asked):
 
 
 def test_runs_are_promised_together_or_not_at_all(asked):
-    """D1, L6: one wrong call spoils the order, and nothing is stored."""
+    """One wrong call spoils the order, and nothing is stored."""
     good = {"task": "remind", "arguments": {"class_id": 1}}
     bad = {"task": "remind", "arguments": {"class": 1}}
 
@@ -45,7 +44,6 @@ def test_runs_are_promised_together_or_not_at_all(asked):
     ],
 )
 def test_a_wrong_order_names_its_field_and_promises_nothing(asked, body, field):
-    """L6."""
     refused = asked.post("/runs", json=body)
 
     assert (422, field) == (refused.status_code, refused.json()["field"])
@@ -54,14 +52,12 @@ def test_a_wrong_order_names_its_field_and_promises_nothing(asked, body, field):
 
 
 def test_a_task_that_nobody_knows_is_not_found(asked):
-    """L6."""
     refused = asked.post("/runs", json={"task": "unheard-of"})
 
     assert (404, "not-found") == (refused.status_code, refused.json()["code"])
 
 
 def test_the_same_id_again_is_the_same_order(asked):
-    """D1."""
     order = {"task": "report", "id": "0196a1b2-0000-7000-8000-000000000042"}
     first, again = (asked.post("/runs", json=order).json() for _ in range(2))
 
@@ -69,7 +65,7 @@ def test_the_same_id_again_is_the_same_order(asked):
 
 
 def test_a_list_goes_on_where_its_page_ends(asked):
-    """A4: every run once, newest first, whatever the size of a page."""
+    """Every run once, newest first, whatever the size of a page."""
     calls = [{"task": "remind", "arguments": {"class_id": number}} for number in range(5)]
     asked.post("/runs/bulk", json={"calls": calls})
     whole = [one["id"] for one in asked.get("/runs").json()["items"]]
@@ -87,7 +83,6 @@ def test_a_list_goes_on_where_its_page_ends(asked):
 
 
 def test_runs_are_found_by_what_they_are(desk):
-    """A4."""
     found = {
         tuple(one["task"] for one in desk.asked.get("/runs", params=terms).json()["items"])
         for terms in (
@@ -103,14 +98,13 @@ def test_runs_are_found_by_what_they_are(desk):
 
 
 def test_a_filter_that_nobody_knows_is_refused(asked):
-    """L6: it would find everything."""
+    """It would find everything."""
     refused = asked.get("/runs", params={"stat": "dead"})
 
     assert (422, "stat") == (refused.status_code, refused.json()["field"])
 
 
 def test_a_run_is_seen_from_every_side(desk):
-    """R2, E3, E6."""
     (run,) = desk.runs("ambiguous")
 
     seen = {side: desk.asked.get(f"/runs/{run['id']}/{side}") for side in SIDES}
@@ -128,7 +122,6 @@ def test_a_run_is_seen_from_every_side(desk):
 
 
 def test_lines_go_on_after_a_number_or_where_a_page_ends(desk):
-    """R2."""
     (run,) = desk.runs("ambiguous")
     path = f"/runs/{run['id']}/lines"
 
@@ -143,14 +136,13 @@ def test_lines_go_on_after_a_number_or_where_a_page_ends(desk):
 
 @pytest.mark.parametrize("side", ["", *(f"/{one}" for one in SIDES)])
 def test_of_a_run_that_is_not_there_nothing_is_seen(asked, side):
-    """L2, L6."""
     answer = asked.get(f"/runs/0196a1b2-0000-7000-8000-000000000042{side}")
 
     assert (404, "not-found") == (answer.status_code, answer.json()["code"])
 
 
 def test_attempts_are_found_across_runs(desk):
-    """A4: by their state and by what their error says."""
+    """By their state and by what their error says."""
     found = desk.asked.get("/attempts", params={"state": "failed", "error": "no answer"}).json()
 
     assert [desk.runs("ambiguous")[0]["id"]] == [one["run"] for one in found["items"]]

@@ -1,4 +1,4 @@
-"""Schedules, delayed runs and what is looked at over HTTP (S2, S3, S4, T5, A2, L6)."""
+"""Schedules, delayed runs and what is looked at over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_schedule_is_made_and_looked_at(asked):
 
 
 def test_making_and_editing_answer_with_the_next_three_in_local_time(asked):
-    """T5: with zone and UTC, as the command line and the console do."""
+    """With zone and UTC, as the command line and the console do."""
     rule = {"when": "every day at 9", "tz": "Europe/Paris"}
     made = asked.post("/schedules", json={"name": "daily", "task": "report", **rule}).json()
     changed = {"when": "every day at 10", "tz": "Asia/Tokyo", "version": made["version"]}
@@ -51,14 +51,13 @@ def test_what_is_shown_of_a_timetable_makes_the_same_one(asked):
     "beside", [{"timetable": {"kind": "every", "period": "1h"}}, {"when": None}]
 )
 def test_when_is_said_in_one_of_two_ways(asked, beside):
-    """L6."""
     answer = asked.post("/schedules", json=NIGHTLY | beside)
 
     assert (422, "when") == (answer.status_code, answer.json()["field"])
 
 
 def test_an_edit_says_which_version_it_is_based_on(asked):
-    """S4: nobody overwrites what they have not seen."""
+    """Nobody overwrites what they have not seen."""
     asked.post("/schedules", json=NIGHTLY)
     blind = asked.patch("/schedules/nightly", json={"jitter": "5m"})
     first = asked.patch("/schedules/nightly", json={"jitter": "5m"}, headers={"If-Match": '"1"'})
@@ -98,7 +97,7 @@ def test_a_version_that_never_was_matches_nothing(asked, match):
 
 
 def test_a_schedule_is_paused_resumed_skipped_deleted_and_restored(asked):
-    """S3: each on record, by whoever asked."""
+    """Each on record, by whoever asked."""
     asked.post("/schedules", json=NIGHTLY)
     orders = [
         ("POST", "/pause", {"json": {"reason": "migration", "until": "2026-05-01T00:00Z"}}),
@@ -130,7 +129,7 @@ def test_a_schedule_is_run_now(asked):
 
 
 def test_schedules_come_in_pages_in_order_of_name(asked):
-    """A4: none twice and none left out."""
+    """None twice and none left out."""
     for name in ("c", "a", "e", "b", "d"):
         asked.post("/schedules", json=NIGHTLY | {"name": name})
     seen, cursor = [], None
@@ -149,7 +148,7 @@ def test_schedules_come_in_pages_in_order_of_name(asked):
 
 
 def test_a_rule_is_shown_before_anything_is_stored(asked):
-    """T5: in words, in local time and UTC, with what the clocks do to it."""
+    """In words, in local time and UTC, with what the clocks do to it."""
     rule = {"when": "every day at 2:30", "tz": "Europe/Paris"}
     shown = asked.post("/schedules/preview", json={**rule, "after": "2026-03-28T12:00Z"}).json()
     same = asked.get("/next", params={**rule, "after": "2026-03-28T12:00Z", "count": 3}).json()
@@ -161,7 +160,6 @@ def test_a_rule_is_shown_before_anything_is_stored(asked):
 
 
 def test_what_comes_next_and_what_became_of_it(asked, clock):
-    """T5, M1."""
     asked.post("/schedules", json=NIGHTLY | {"when": "1h"})
     coming = asked.get("/schedules/nightly/next", params={"count": 2}).json()["items"]
     span = {"start": "2026-04-02T12:00Z", "end": "2026-04-02T14:00Z"}
@@ -172,7 +170,6 @@ def test_what_comes_next_and_what_became_of_it(asked, clock):
 
 
 def test_a_delayed_run_is_moved_and_cancelled_by_its_key(asked):
-    """S2."""
     call = {"task": "remind", "arguments": {"class_id": 42}, "delay": "24h", "key": "class/42"}
     made = asked.post("/runs", json=call).json()
     listed = asked.get("/delayed").json()["items"]
@@ -188,7 +185,6 @@ def test_a_delayed_run_is_moved_and_cancelled_by_its_key(asked):
 
 
 def test_a_key_that_looks_like_an_id_is_a_key_all_the_same(asked):
-    """S2."""
     key = "0196b000-0000-7000-8000-000000000001"
     made = asked.post("/runs", json={"task": "report", "delay": "1h", "key": key}).json()
 
@@ -208,7 +204,6 @@ def test_delayed_runs_come_in_pages(asked):
 
 
 def test_the_audit_trail_is_searched_in_pages(asked):
-    """A2, A4."""
     asked.post("/schedules", json=NIGHTLY)
     asked.post("/schedules/nightly/pause", json={"reason": "why not"})
     found = asked.get("/audit", params={"action": "schedule.paused"}).json()["items"]
@@ -231,7 +226,7 @@ def test_zones_are_found_and_the_state_of_everything_shown(asked):
 
 
 def test_a_token_is_made_used_and_revoked(asked, clock):
-    """L1: its text is told once, and a second after its end it opens nothing."""
+    """Its text is told once, and a second after its end it opens nothing."""
     made = asked.post("/tokens", json={"name": "ci", "role": "viewer", "tenant": "acme"})
     shown = {"Authorization": f"Bearer {made.json()['text']}"}
     used = asked.get("/session", headers=shown)
@@ -247,7 +242,6 @@ def test_a_token_is_made_used_and_revoked(asked, clock):
 
 
 def test_a_tenant_is_named_by_whoever_may_name_any(app, asked):
-    """L2."""
     from tests.api.api_fixtures import token_for
 
     there = {"Duly-Tenant": "acme"}

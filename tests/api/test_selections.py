@@ -1,4 +1,4 @@
-"""Orders about many runs over HTTP: look first, then order about exactly these (A1)."""
+"""Orders about many runs over HTTP: look first, then order about exactly these."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import duly
 
 
 def test_a_selection_is_looked_at_and_then_ordered_about(desk):
-    """A1: preview, frozen set, order."""
+    """Preview, frozen set, order."""
     made = desk.asked.post("/runs/selections", json={"task": "fail"})
     path = f"/runs/selections/{made.json()['id']}"
 
@@ -24,7 +24,6 @@ def test_a_selection_is_looked_at_and_then_ordered_about(desk):
 
 
 def test_another_number_than_was_looked_at_changes_nothing(desk):
-    """A1."""
     made = desk.asked.post("/runs/selections", json={"state": ["dead", "ambiguous"]}).json()
 
     refused = desk.asked.post(f"/runs/selections/{made['id']}/cancel", json={"confirm": 7})
@@ -34,7 +33,6 @@ def test_another_number_than_was_looked_at_changes_nothing(desk):
 
 
 def test_a_selection_that_is_not_there_is_not_found(desk):
-    """L2, L6."""
     path = "/runs/selections/0196a1b2-0000-7000-8000-000000000042"
 
     assert 404 == desk.asked.get(path).status_code
@@ -43,7 +41,7 @@ def test_a_selection_that_is_not_there_is_not_found(desk):
 
 
 def test_runs_are_rerun_by_a_filter_after_a_look_at_what_would_happen(desk):
-    """A1, A3: what is in doubt is left alone, with the reason; given again it is one order."""
+    """What is in doubt is left alone, with the reason; given again it is one order."""
     made = desk.asked.post("/runs/selections", json={"state": ["dead", "ambiguous"]}).json()
     path = f"/runs/selections/{made['id']}"
     preview = desk.asked.get(f"{path}/preview", params={"order": "rerun"}).json()
@@ -66,7 +64,6 @@ def test_runs_are_rerun_by_a_filter_after_a_look_at_what_would_happen(desk):
 
 
 def test_doubts_are_skipped_by_a_filter(desk):
-    """A1, E5."""
     made = desk.asked.post("/runs/selections", json={"state": ["ambiguous"]}).json()
     done = desk.asked.post(f"/runs/selections/{made['id']}/skip", json={"reason": "too old"}).json()
 
@@ -75,7 +72,7 @@ def test_doubts_are_skipped_by_a_filter(desk):
 
 
 def test_schedules_are_paused_and_resumed_as_they_were_seen(desk):
-    """A1, S4: one that somebody has changed since is told."""
+    """One that somebody has changed since is told."""
     desk.app.schedules.create("daily", desk.app.call("report"), duly.every("24h"))
     made = desk.asked.post("/schedule-selections", json={"task": "report"})
     path = f"/schedule-selections/{made.json()['id']}"
@@ -102,7 +99,6 @@ def test_schedules_are_paused_and_resumed_as_they_were_seen(desk):
 
 
 def test_a_selection_of_runs_is_none_of_schedules(desk):
-    """L6."""
     runs = desk.asked.post("/runs/selections", json={}).json()["id"]
 
     assert 404 == desk.asked.get(f"/schedule-selections/{runs}").status_code
@@ -111,7 +107,7 @@ def test_a_selection_of_runs_is_none_of_schedules(desk):
 
 
 def test_no_state_at_all_is_said_by_null_and_the_document_says_so(desk):
-    """A1, L6: what is left out means dead ones, and null those of every state."""
+    """What is left out means dead ones, and null those of every state."""
     made = [desk.asked.post("/runs/selections", json=body).json() for body in ({}, {"state": None})]
     every = desk.asked.get("/runs", params={"limit": 1000}).json()["items"]
     document = desk.asked.get("/openapi.json").json()["components"]["schemas"]["NewSelection"]

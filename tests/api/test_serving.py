@@ -1,4 +1,4 @@
-"""A server that others reach: by granian and uvicorn, mounted elsewhere, and who may reach it (L1)."""
+"""A server that others reach: by granian and uvicorn, mounted elsewhere, and who may reach it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def followed(
 
 
 def test_events_are_told_as_they_happen_and_exactly_on_after_a_break(live):
-    """A2: none twice and none left out, whenever the connection breaks."""
+    """None twice and none left out, whenever the connection breaks."""
     with followed(live) as following:
         events = told(following)
         begun = next(events)
@@ -128,7 +128,6 @@ def test_a_silent_stream_says_that_it_is_there():
 
 
 def test_of_other_tenants_nothing_is_told(live):
-    """L2."""
     theirs = token_for(live.app, "theirs", tenant="theirs")
     with followed(live, "/events?after=0", theirs) as following:
         live.client.post("/schedules", json=NIGHTLY | {"name": "ours"})
@@ -141,7 +140,7 @@ def test_of_other_tenants_nothing_is_told(live):
 
 
 def test_a_stream_ends_with_its_token(live):
-    """L1: what a token opened is closed a second after its end."""
+    """What a token opened is closed a second after its end."""
     made = live.app.tokens.create("brief", role="viewer", tenant="default")
     headers = {"Authorization": f"Bearer {made.text}"}
     with followed(live, headers=headers) as following:
@@ -225,7 +224,7 @@ def test_it_runs_under_uvicorn(app):
 
 
 def test_it_can_be_mounted_in_another_application(app, clock):
-    """I3: below a path of another's."""
+    """Below a path of another's."""
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
@@ -255,13 +254,12 @@ def test_it_can_be_mounted_in_another_application(app, clock):
     ],
 )
 def test_nothing_is_open_to_others_by_accident(listening, has_token, problem):
-    """L1: beyond loopback it takes TLS or a proxy that brings it, a live token and a name."""
+    """Beyond loopback it takes TLS or a proxy that brings it, a live token and a name."""
     with pytest.raises(UsageError, match=problem):
         BindAddress(**listening).checked(has_token=has_token)
 
 
 def test_beyond_loopback_it_answers_to_the_names_it_was_told():
-    """L1."""
     terms: dict[str, Any] = {"is_behind_proxy": True, "allow_hosts": ("Duly.example",)}
     listening = BindAddress(host=EVERYWHERE, **terms).checked(has_token=True)
     settings = listening.settings()

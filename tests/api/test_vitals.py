@@ -1,4 +1,4 @@
-"""Vitals and what is missing, over HTTP and from afar (V1, V4, M1)."""
+"""Vitals and what is missing, over HTTP and from afar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BASE = "http://localhost/api/v1"
 
 
 def test_a_schedule_tells_its_trigger_and_its_completions_apart(desk):
-    """V1, V4: of one schedule, of its task, of the tenant, and of each on a page."""
+    """Of one schedule, of its task, of the tenant, and of each on a page."""
     one = desk.asked.get(f"{BASE}/schedules/hourly/vitals").json()
     page = desk.asked.get(f"{BASE}/vitals/schedules", params={"limit": 1}).json()
     tenant = desk.asked.get(f"{BASE}/vitals").json()
@@ -27,7 +27,7 @@ def test_a_schedule_tells_its_trigger_and_its_completions_apart(desk):
 
 
 def test_what_nobody_has_fired_is_missing(asked, app, clock):
-    """M1: with its cause, a page at a time; and it is not told as the work's fault."""
+    """With its cause, a page at a time; and it is not told as the work's fault."""
     begin = clock.now().isoformat()
     app.schedules.create("hourly", app.call("report"), every("1h"))
     clock.advance("210m")
@@ -45,7 +45,7 @@ def test_what_nobody_has_fired_is_missing(asked, app, clock):
 
 
 def test_metrics_tell_that_work_is_stale_while_triggers_are_punctual(desk):
-    """V1, V2, V4: two lights for each schedule, and both for its task and its tenant."""
+    """Two lights for each schedule, and both for its task and its tenant."""
     told = numbers(desk.asked.get("http://localhost/metrics").text)
     whose = 'tenant="default",schedule="hourly"'
 

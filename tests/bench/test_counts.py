@@ -36,7 +36,7 @@ def server():
 
 @pytest.mark.parametrize("is_observed", [False, True])
 def test_a_run_on_postgresql_costs_no_more_than_it_did(server, is_observed):
-    """V2: nor with metrics, a log of JSON and traces."""
+    """Nor with metrics, a log of JSON and traces."""
     found = cost(Database(server), RUNS, SLOTS, is_observed=is_observed)
 
     # Counted 0.1185, the same each time: a statement is for a batch. With one for each run it would be
@@ -64,7 +64,7 @@ def street(server):
 
 
 def test_a_run_that_is_handed_over_costs_less_than_one_that_is_queued(street, monkeypatch):
-    """P1: from due to claimed it is written once less, and neither searched nor deleted."""
+    """From due to claimed it is written once less, and neither searched nor deleted."""
     worker = street.move_in()
     queued, handed = street.crowd(CROWD), street.crowd(CROWD)
 
@@ -94,7 +94,7 @@ def test_a_run_that_is_handed_over_costs_less_than_one_that_is_queued(street, mo
 
 @pytest.mark.parametrize("is_observed", [False, True])
 def test_a_run_on_sqlite_costs_no_more_than_it_did(tmp_path, is_observed):
-    """V2: as above."""
+    """As above."""
     found = cost(SqliteFile(tmp_path / "counts.db"), RUNS, SLOTS, is_observed=is_observed)
 
     # Counted 0.3915, the same each time; it was 9.5 with a statement for each row of each table.
@@ -109,7 +109,7 @@ def test_a_run_on_sqlite_costs_no_more_than_it_did(tmp_path, is_observed):
 
 
 def test_a_permission_on_postgresql_costs_one_statement(server):
-    """E2: and so does saying that an effect is done."""
+    """And so does saying that an effect is done."""
     found = prices(Database(server), ASKED)
     first, more, done, whole = (price.cost for price in found)
 

@@ -41,7 +41,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_process_that_was_killed_has_noted_all(journal: Path):
-    """P1: what has begun is counted, whatever became of the process."""
+    """What has begun is counted, whatever became of the process."""
     _run(KILLED)
 
     assert [*range(300)] == [number for number, _ in read_journal(journal)]
@@ -49,14 +49,14 @@ def test_a_process_that_was_killed_has_noted_all(journal: Path):
 
 
 def test_a_forked_process_has_a_file_of_its_own(journal: Path):
-    """P1: pools of processes are forked from one that may have noted something."""
+    """Pools of processes are forked from one that may have noted something."""
     _run(FORKED)
 
     assert [0, 1, 1, 2, 2, 3, 3] == sorted(number for number, _ in read_journal(journal))
 
 
 def test_threads_note_each_in_a_place_of_its_own(journal: Path):
-    """P1: pools of threads begin several at a time, the first of them, too."""
+    """Pools of threads begin several at a time, the first of them, too."""
     note, ready = note_starts(), threading.Barrier(8)
 
     def work(first: int) -> None:
@@ -75,7 +75,7 @@ def test_threads_note_each_in_a_place_of_its_own(journal: Path):
 
 
 def test_who_looks_again_and_again_sees_all(journal: Path):
-    """P1: what was counted before is not counted anew, and nothing is left out."""
+    """What was counted before is not counted anew, and nothing is left out."""
     note, started = note_starts(), Started()
     seen = []
     for size in (0, 1, 1, 6, 250, 0, 4000):
@@ -87,7 +87,7 @@ def test_who_looks_again_and_again_sees_all(journal: Path):
 
 
 def test_nothing_is_noted_before_the_first_and_after_it_was_cleared(journal: Path):
-    """P1: who only makes promises leaves no trace of a start."""
+    """Who only makes promises leaves no trace of a start."""
     note = note_starts()
     before = Started().count(), read_journal(journal)
     note(7)

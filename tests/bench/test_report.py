@@ -33,7 +33,7 @@ def plots(tmp_path, monkeypatch):
 
 
 def test_growth_is_a_table_and_curves(plots):
-    """P4: with what is pending, with history, and with processes."""
+    """With what is pending, with history, and with processes."""
     sizes = (0, 10_000, 1_000_000)
     counted = {"buffers per run": 27.0, "WAL bytes per run": 1300.0, "statements per run": 0.01}
     found = [line("W4 backlog", "PostgreSQL", {"pending": size}, **counted) for size in sizes]

@@ -61,7 +61,7 @@ class Crowd:
     ],
 )
 def test_the_end_is_seen_within_a_tenth(monkeypatch: pytest.MonkeyPatch, line):
-    """P1: who reckons from a slow beginning how long it takes looks when it is long over."""
+    """Who reckons from a slow beginning how long it takes looks when it is long over."""
     crowd = Crowd(monkeypatch, line)
     found = protocol.watch(protocol.Looks(crowd.begun, crowd.complete), COUNT, DUE_US, limit=60)
 
@@ -72,7 +72,7 @@ def test_the_end_is_seen_within_a_tenth(monkeypatch: pytest.MonkeyPatch, line):
 
 
 def test_the_end_of_a_crowd_in_batches_is_seen_within_a_hundredth(monkeypatch: pytest.MonkeyPatch):
-    """P1: who sees nothing happen between two batches does not think that nothing will."""
+    """Who sees nothing happen between two batches does not think that nothing will."""
     late = []
     for each in (0.009, 0.013, 0.0145, 0.029):
         line = [(0.01, 0)]
@@ -89,7 +89,7 @@ def test_the_end_of_a_crowd_in_batches_is_seen_within_a_hundredth(monkeypatch: p
 
 
 def test_the_database_is_left_alone_until_all_have_begun(monkeypatch: pytest.MonkeyPatch):
-    """P1: whoever counts there takes a processor from those who have none to spare."""
+    """Whoever counts there takes a processor from those who have none to spare."""
     crowd = Crowd(monkeypatch, [(0.01, 0), (1.0, COUNT)])
     protocol.watch(protocol.Looks(crowd.begun, crowd.complete), COUNT, DUE_US, limit=60)
 

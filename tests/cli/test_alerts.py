@@ -1,4 +1,4 @@
-"""`duly alert`: what is wrong, who was told, and what people say; and who watches (V3)."""
+"""`duly alert`: what is wrong, who was told, and what people say; and who watches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def raise_one(place: Workplace) -> str:
 
 
 def test_nothing_is_wrong_at_first(place: Workplace):
-    """V3."""
     assert "Nothing is wrong.\n" == place.duly("alert", "list").out
     assert "There are no such alerts.\n" == place.duly("alert", "list", "--state", "all").out
     assert "Nothing is silenced.\n" == place.duly("alert", "silences").out
@@ -42,7 +41,7 @@ def test_nothing_is_wrong_at_first(place: Workplace):
 
 
 def test_an_alert_is_listed_shown_and_taken_note_of(place: Workplace):
-    """V3: one way from what is wrong to what to do."""
+    """One way from what is wrong to what to do."""
     alert = raise_one(place)
     listed = place.duly("alert", "list").out
     noted = place.duly("alert", "acknowledge", alert, "--reason", "on it")
@@ -59,7 +58,6 @@ def test_an_alert_is_listed_shown_and_taken_note_of(place: Workplace):
 
 
 def test_a_silence_is_taken_back_by_what_was_told(place: Workplace):
-    """V3."""
     words = ("--duration", "2h", "--subject", "queue *", "--reason", "moving")
     made = place.duly("alert", "silence", *words, *HERE)
     listed = place.duly("alert", "silences").out
@@ -81,7 +79,7 @@ def test_a_silence_is_taken_back_by_what_was_told(place: Workplace):
     ],
 )
 def test_what_is_open_shows_wherever_one_looks(place: Workplace, terms, code, says):
-    """V3: in status, top and doctor; what is to page somebody is an exit code as well."""
+    """In status, top and doctor; what is to page somebody is an exit code as well."""
     before = place.duly("status")
     with duly.App("sqlite:///" + str(place.folder / "promises.db")) as app:
         fence = alerts.watch(app.store)
@@ -99,7 +97,7 @@ def test_what_is_open_shows_wherever_one_looks(place: Workplace, terms, code, sa
 
 
 def test_what_is_silenced_is_no_matter_for_an_exit_code(place: Workplace):
-    """V3: somebody knows."""
+    """Somebody knows."""
     place.duly("status")
     with duly.App("sqlite:///" + str(place.folder / "promises.db")) as app:
         quiet = Silence(id="s", until=app.store.now() + 10**9)
@@ -112,7 +110,7 @@ def test_what_is_silenced_is_no_matter_for_an_exit_code(place: Workplace):
 
 
 def test_who_was_slower_overwrites_nothing(place: Workplace):
-    """V3, S4: by --version, as of schedules."""
+    """By --version, as of schedules."""
     seen = place.duly("alert", "rule", "set", "queue-age", "--threshold", "15m", "--json").json
     version = ("--version", str(seen["version"]))
     place.duly("alert", "rule", "set", "queue-age", "--threshold", "20m", *version)
@@ -128,7 +126,6 @@ def test_who_was_slower_overwrites_nothing(place: Workplace):
 
 
 def test_rules_are_set_and_taken_back_by_what_was_told(place: Workplace):
-    """V3."""
     made = place.duly("alert", "rule", "set", "queue-age", "--threshold", "15m", *HERE)
     off = place.duly("alert", "rule", "set", "overlap", "--off").out
     more = ("--kind", "queue-age", "--queue", "mail", "--for", "10s", "--channel", "ops")
@@ -161,7 +158,7 @@ def rule_of(place: Workplace, name: str) -> tuple[object, ...]:
 
 
 def test_an_undo_brings_back_the_rule_that_somebody_had_set(place: Workplace):
-    """U4: not what is usual, where that was not what held."""
+    """Not what is usual, where that was not what held."""
     own = ("--kind", "queue-age", "--queue", "mail", "--threshold", "10m", "--for", "10s")
     place.duly("alert", "rule", "set", "mail", *own)
     first = rule_of(place, "mail")
@@ -185,7 +182,6 @@ def test_an_undo_brings_back_the_rule_that_somebody_had_set(place: Workplace):
 
 
 def test_an_undo_brings_back_the_channel_and_the_silence_that_there_were(place: Workplace):
-    """U4."""
     hook = '{"url": {"secret": "env:DULY_SECRET_HOOK"}}'
     place.duly("alert", "channel", "add", "ops", "slack", "--options", hook)
     replaced = place.duly("alert", "channel", "add", "ops", "log", *HERE)
@@ -207,7 +203,7 @@ def test_an_undo_brings_back_the_channel_and_the_silence_that_there_were(place: 
 
 
 def test_channels_are_added_tried_and_removed(place: Workplace):
-    """V3: the exit code of a try says whether it was taken."""
+    """The exit code of a try says whether it was taken."""
     made = place.duly("alert", "channel", "add", "ops", "log", *HERE)
     listed = place.duly("alert", "channels").out
     tried = place.duly("alert", "channel", "test", "ops")
@@ -235,7 +231,7 @@ def running(place: Workplace, *arguments: str) -> Iterator[subprocess.Popen[str]
 
 @pytest.mark.parametrize("who", ["dispatcher", "server"])
 def test_whoever_runs_watches(place: Workplace, store: SqliteStore, who: str):
-    """V3: a server does, too, so that a fleet without any dispatcher is told about."""
+    """A server does, too, so that a fleet without any dispatcher is told about."""
     with duly.App("sqlite:///" + str(place.folder / "promises.db")) as app:
         worker = PlayedWorker(store)
         worker.queue()

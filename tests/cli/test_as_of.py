@@ -1,4 +1,4 @@
-"""`--as-of`: the past, where it is on record; elsewhere one clear refusal (U4, L6)."""
+"""`--as-of`: the past, where it is on record; elsewhere one clear refusal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def test_runs_schedules_and_the_trail_are_shown_as_they_were(place: Workplace, store: SqliteStore):
-    """U4."""
     create = ("schedule", "create", "nightly", "--task", "nightly_report", "--when", "1h")
     assert 0 == place.duly(*create).status
     worker = PlayedWorker(store)
@@ -38,7 +37,7 @@ def test_runs_schedules_and_the_trail_are_shown_as_they_were(place: Workplace, s
 
 
 def test_what_can_not_be_told_of_the_past_is_refused(place: Workplace):
-    """L6: with what to do instead."""
+    """With what to do instead."""
     for words in (("backfill", "list"), ("schedule", "list"), ("queue", "list")):
         answer = place.duly(*words, "--as-of", "-2h")
 

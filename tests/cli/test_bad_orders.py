@@ -1,4 +1,4 @@
-"""Orders that can't be carried out: one line, the right exit code, and nothing half made (L6)."""
+"""Orders that can't be carried out: one line, the right exit code, and nothing half made."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_refused(answer: Answer, status: int, parts: Iterable[str]) -> bool:
 
 
 def test_bad_input_is_refused_in_one_line(place: Workplace):
-    """L6: field, value and remedy."""
+    """Field, value and remedy."""
     answers = [(words, parts, place.duly(*words)) for words, parts in BAD_INPUT]
 
     assert [] == [one for one in answers if not is_refused(one[2], 2, one[1])]
@@ -192,7 +192,7 @@ def test_a_file_that_is_no_database_is_exit_code_5(place: Workplace):
 
 
 def test_a_store_of_a_newer_program_is_exit_code_5_and_left_alone(place: Workplace):
-    """D5: an old program does not touch a new schema."""
+    """An old program does not touch a new schema."""
     place.duly("status")
     file = apsw.Connection(str(place.folder / "promises.db"))
     file.execute("update duly_cluster set program_min = 9999")

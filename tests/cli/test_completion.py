@@ -1,4 +1,4 @@
-"""`duly completion` in the shells themselves: what is typed is completed (U4)."""
+"""`duly completion` in the shells themselves: what is typed is completed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TYPED = {
 
 
 def test_fish_completes_commands_options_and_choices(tmp_path: Path):
-    """U4: asked as fish asks itself."""
+    """Asked as fish asks itself."""
     fish = required_program("fish")
     script = tmp_path / "duly.fish"
     script.write_text(duly("completion", "fish").out)
@@ -83,7 +83,7 @@ class Zsh:
     "begin", ["fpath=(~ $fpath); compinit -u -D", "compinit -u -D; source ~/_duly"]
 )
 def test_zsh_completes_commands_options_and_choices(tmp_path: Path, begin: str):
-    """U4: from a folder of $fpath, and sourced; what a person sees after the key."""
+    """From a folder of $fpath, and sourced; what a person sees after the key."""
     (tmp_path / "_duly").write_text(duly("completion", "zsh").out)
     shell = Zsh(tmp_path, begin)
     for typed, offered in TYPED.items():

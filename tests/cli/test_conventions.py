@@ -1,4 +1,4 @@
-"""What every command keeps to: a reason for every order, whole tables, days as people say them (U4)."""
+"""What every command keeps to: a reason for every order, whole tables, days as people say them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def commands(within=app, path: tuple[str, ...] = ()) -> Iterator[tuple[str, set[
 
 
 def test_every_order_can_be_given_a_reason():
-    """A2: why something was done is asked for by every command that changes what is there."""
+    """Why something was done is asked for by every command that changes what is there."""
     known = dict(commands())
     others = LOOKING | MAKING.keys() | SERVING | UPKEEP
     without = {name for name, options in known.items() if "--reason" not in options}
@@ -102,7 +102,7 @@ def test_every_order_can_be_given_a_reason():
 
 
 def test_every_command_that_tells_something_has_json():
-    """U4: but for those that are text by nature."""
+    """But for those that are text by nature."""
     without = {name for name, options in commands() if "--json" not in options}
 
     assert {"completion", "demo"} == without
@@ -119,13 +119,12 @@ def test_every_command_that_tells_something_has_json():
     ],
 )
 def test_days_are_meant_in_the_zone_and_may_have_a_time(said, expected):
-    """U4, T2: it is already tomorrow in Berlin, and the clocks change in that night."""
+    """It is already tomorrow in Berlin, and the clocks change in that night."""
     assert expected == read_moment(said, "Europe/Berlin", Standing(), "at").isoformat()
 
 
 @pytest.mark.parametrize("said", ["today 25", "today 13pm", "today 0am", "tomorrow 9:75", "9am"])
 def test_what_is_no_time_of_day_is_refused(said):
-    """L6."""
     with pytest.raises(UsageError):
         read_moment(said, "UTC", Standing(), "at")
 
@@ -138,7 +137,7 @@ class Screen(io.StringIO):
 
 
 def test_a_table_is_whole_for_whoever_asks(monkeypatch):
-    """U4: a terminal cuts lines where it ends; --wide does not."""
+    """A terminal cuts lines where it ends; --wide does not."""
     monkeypatch.setenv("COLUMNS", "20")
     shown = []
     for is_wide in ("", "1"):
@@ -151,7 +150,6 @@ def test_a_table_is_whole_for_whoever_asks(monkeypatch):
 
 
 def test_wide_is_an_option_of_commands_that_show_tables(place: Workplace):
-    """U4."""
     assert 0 == place.duly("run", "list", "--wide").status
 
 
@@ -164,7 +162,7 @@ def test_wide_is_an_option_of_commands_that_show_tables(place: Workplace):
     ],
 )
 def test_an_undo_is_about_the_tenant_that_the_order_was_about(place: Workplace, typed):
-    """U4, L2: wherever it was named; else it would be an order about another one's schedule."""
+    """Wherever it was named; else it would be an order about another one's schedule."""
     rule = ("--task", "nightly_report", "--when", "every day at 2")
     for tenant in ("default", "acme"):
         place.duly("schedule", "create", "nightly", *rule, "--tenant", tenant)
@@ -181,7 +179,7 @@ def test_an_undo_is_about_the_tenant_that_the_order_was_about(place: Workplace, 
 def test_a_tenant_that_a_command_has_of_its_own_is_not_whose_things_an_undo_is_about(
     place: Workplace,
 ):
-    """U4: a quota of another tenant is set by whoever has the store."""
+    """A quota of another tenant is set by whoever has the store."""
     made = place.duly("quota", "set", "owner:anna", "--schedules", "3", "--tenant", "acme")
 
     assert "undo: duly quota remove owner:anna --tenant acme\n" in made.out
@@ -190,7 +188,7 @@ def test_a_tenant_that_a_command_has_of_its_own_is_not_whose_things_an_undo_is_a
 def test_a_schedule_is_applied_and_a_command_recorded_for_the_tenant_that_is_named(
     place: Workplace,
 ):
-    """U4, L2: also by commands that need the store itself."""
+    """Also by commands that need the store itself."""
     (place.folder / "s.toml").write_text(
         '[schedules.nightly]\ntask = "nightly_report"\nwhen = "every day at 2"\n'
     )
@@ -227,7 +225,7 @@ def test_a_schedule_is_applied_and_a_command_recorded_for_the_tenant_that_is_nam
     ],
 )
 def test_what_is_about_every_tenant_refuses_to_be_about_one(place: Workplace, command):
-    """U4, L6: and does not go on with all of them as if it had not been told."""
+    """And does not go on with all of them as if it had not been told."""
     refused = place.duly(*command, "--tenant", "acme")
 
     assert 2 == refused.status
@@ -235,5 +233,5 @@ def test_what_is_about_every_tenant_refuses_to_be_about_one(place: Workplace, co
 
 
 def test_a_variable_that_names_a_tenant_keeps_no_command_about_all_from_its_work(place: Workplace):
-    """U4: it says whose things other commands are about."""
+    """It says whose things other commands are about."""
     assert 0 == place.duly("db", "check", DULY_TENANT="acme").status

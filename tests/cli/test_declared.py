@@ -1,4 +1,4 @@
-"""`duly schedule apply` and `export`: schedules as a file declares them (S9)."""
+"""`duly schedule apply` and `export`: schedules as a file declares them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_file_is_tried_applied_and_changes_nothing_the_second_time(place: Work
 
 
 def test_applying_says_when_each_will_run_and_what_it_was(place: Workplace):
-    """T5: the next three, with local time, zone and UTC; of a change, the rule before it."""
+    """The next three, with local time, zone and UTC; of a change, the rule before it."""
     (place.folder / "s.toml").write_text(FILE)
     tried = place.duly("schedule", "apply", "-f", "s.toml", "--dry-run", "--json").json
     made = place.duly("schedule", "apply", "-f", "s.toml").out
@@ -102,7 +102,7 @@ def test_what_is_exported_is_read_back_as_it_was(place: Workplace):
 
 
 def test_a_file_with_one_mistake_makes_nothing(place: Workplace):
-    """L6: all or nothing, and the place of the mistake."""
+    """All or nothing, and the place of the mistake."""
     (place.folder / "s.toml").write_text(FILE.replace('tz = "America', 'tz = "Amerika'))
     answer = place.duly("schedule", "apply", "-f", "s.toml")
 

@@ -98,7 +98,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 def test_the_page_is_there_and_the_code_opens_it_once(demo: Demo):
-    """U1, A2."""
     ready, _, _ = demo.ask("GET", "/readyz")
     opened, _, headers = demo.ask("POST", "/api/v1/session", body={"code": demo.code})
     again, _, _ = demo.ask("POST", "/api/v1/session", body={"code": demo.code})
@@ -111,7 +110,7 @@ def test_the_page_is_there_and_the_code_opens_it_once(demo: Demo):
 
 
 def test_a_fleet_is_at_work_every_few_seconds(demo: Demo):
-    """U1: a dispatcher, two workers, and runs that say how far they are."""
+    """A dispatcher, two workers, and runs that say how far they are."""
     with demo.app as app:
         pulses = until("two have succeeded", lambda: succeeded(app)[1:])
         until("all are alive", lambda: ["dispatcher", "worker", "worker"] == sorted(alive(app)))
@@ -120,7 +119,7 @@ def test_a_fleet_is_at_work_every_few_seconds(demo: Demo):
 
 
 def test_the_doctor_finds_what_the_demo_shows(demo: Demo):
-    """U4: and `duly status` says the same."""
+    """And `duly status` says the same."""
     exit_code, doctor = duly("doctor", "--json", demo=demo)
     _, said = duly("status", demo=demo)
 
@@ -134,7 +133,7 @@ def test_the_doctor_finds_what_the_demo_shows(demo: Demo):
 def test_a_worker_killed_in_a_payment_leaves_a_run_for_the_inbox_and_a_line_in_the_audit_trail(
     demo: Demo,
 ):
-    """E5, U1: the guided card, by the controls that the console has."""
+    """The guided card, by the controls that the console has."""
     with demo.app as app:
         controls = Controls(app, lambda: [one.process for one in app.workers.list()])
         killed = until("a worker is killed", lambda: kill(app, controls))
@@ -167,7 +166,7 @@ def test_the_controls_kill_no_process_but_the_demos_own(demo: Demo):
 
 
 def test_a_terminal_that_is_closed_ends_all_of_it(demo: Demo):
-    """U1: processes and the file are gone; and it says how to go on. The last of this demo."""
+    """Processes and the file are gone; and it says how to go on. The last of this demo."""
     processes = processes_of(demo)
     demo.process.send_signal(signal.SIGHUP)
     out, err = demo.process.communicate(timeout=LIMIT_SECONDS)
@@ -183,7 +182,7 @@ def test_a_terminal_that_is_closed_ends_all_of_it(demo: Demo):
 
 @pytest.mark.thorough
 def test_a_demo_that_is_killed_on_the_spot_leaves_nothing_behind_either(tmp_path: Path):
-    """U1, R10: workers end with it, and the janitor clears up."""
+    """Workers end with it, and the janitor clears up."""
     running = until_ready(started(tmp_path))
     processes = processes_of(running)
     running.process.kill()
@@ -214,7 +213,7 @@ def test_a_demo_that_is_ended_while_its_history_is_made_leaves_nothing_behind(
 
 @pytest.mark.thorough
 def test_a_terminal_that_is_closed_while_the_history_is_made_ends_it_too(tmp_path: Path):
-    """U1: whatever it would still print nobody can read."""
+    """Whatever it would still print nobody can read."""
     ours, theirs = pty.openpty()
     running = subprocess.Popen(
         bound(sys.executable, "-c", ON_A_TERMINAL),
@@ -268,7 +267,7 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_made(tmp_path: Path)
 
 
 def test_an_application_has_controls_only_in_a_demo():
-    """U1: by that a page knows; and those who speak for somebody have what it has."""
+    """By that a page knows; and those who speak for somebody have what it has."""
     with App("memory:") as app:
         nothing = app.demo
         app.demo = Controls(app, lambda: ())

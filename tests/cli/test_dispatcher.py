@@ -1,4 +1,4 @@
-"""`duly dispatcher` as a process: it fires, tells, and ends in good order (F1, F5, S9)."""
+"""`duly dispatcher` as a process: it fires, tells, and ends in good order."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def events_until(
 
 
 def test_it_fires_what_is_declared_and_leaves_the_fleet_when_told(place: Workplace):
-    """F1, S9: never early, and no lease is left behind."""
+    """Never early, and no lease is left behind."""
     (place.folder / "s.toml").write_text(EVERY_SECOND)
     with running(place, "--declare", "s.toml", "--json", "--verbose") as process:
         told = events_until(process, "batch-fired", 2)

@@ -1,4 +1,4 @@
-"""`duly doctor`: what is wrong, and what to do about it (U4, F1, F7, T3)."""
+"""`duly doctor`: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SetOff:
 
 
 def test_a_fresh_store_is_well(place: Workplace):
-    """U4: green the first time; whatever the system's own time zones are is no more than a note."""
+    """Green the first time; whatever the system's own time zones are is no more than a note."""
     told = place.duly("doctor")
     found = place.duly("doctor", "--json")
 
@@ -58,7 +58,7 @@ def test_a_fresh_store_is_well(place: Workplace):
 
 
 def test_where_there_is_no_store_it_is_broken_until_it_is_fixed(place: Workplace):
-    """L6: looking makes none; --fix does, and says so."""
+    """Looking makes none; --fix does, and says so."""
     url = ("--url", "sqlite:///other.db")
     before = place.duly("doctor", *url, "--json", DULY_APP="")
     is_made = (place.folder / "other.db").exists()
@@ -105,7 +105,7 @@ def test_a_store_that_can_not_be_read_is_broken(place: Workplace):
 
 
 def test_a_newer_store_is_not_mended(place: Workplace):
-    """D5: an old program does not touch what a newer one has made."""
+    """An old program does not touch what a newer one has made."""
     file = apsw.Connection(str(place.folder / "promises.db"))
     file.execute(
         "insert into duly_migrations select 9999, phase, 'newer', checksum, applied_at"
@@ -122,7 +122,7 @@ def test_a_newer_store_is_not_mended(place: Workplace):
     [(0, None), (-5 * SECOND_US, "clock-skew"), (5 * SECOND_US, "clock-skew")],
 )
 def test_a_clock_that_is_off_the_stores_is_told(off_us, expected):
-    """F7: beyond 100 ms a dispatcher would not fire here."""
+    """Beyond 100 ms a dispatcher would not fire here."""
     with App(store=MemoryStore(SystemClock())) as app:
         (found,) = (one for one in examine(app, SetOff(off_us)).checks if one.about == "clock")
 
@@ -133,7 +133,7 @@ def test_a_clock_that_is_off_the_stores_is_told(off_us, expected):
     ("free", "level"), [(1 << 40, Level.OK), (1 << 29, Level.NOTE), (1 << 20, Level.DEGRADED)]
 )
 def test_a_disk_that_is_almost_full_is_told(place, monkeypatch, free, level):
-    """D1: what can't be written down can't be promised."""
+    """What can't be written down can't be promised."""
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": free}))
     with App(f"sqlite:///{place.folder / 'promises.db'}") as app:
         (found,) = (one for one in examine(app).checks if one.about == "disk")
@@ -142,7 +142,7 @@ def test_a_disk_that_is_almost_full_is_told(place, monkeypatch, free, level):
 
 
 def test_other_rules_of_time_zones_on_the_system_are_told(tmp_path, monkeypatch):
-    """T3: which release is used is shown, and that other programs may use another."""
+    """Which release is used is shown, and that other programs may use another."""
     (tmp_path / "tzdata.zi").write_text("# version 1999a\n")
     monkeypatch.setattr(doctor_module, "SYSTEM_ZONES", tmp_path)
     with App(store=MemoryStore(SystemClock())) as app:

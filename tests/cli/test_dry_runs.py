@@ -1,4 +1,4 @@
-"""A dry run makes nothing: no schedule, and no store (U4)."""
+"""A dry run makes nothing: no schedule, and no store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ ORDERS = [
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: order[1])
 def test_a_dry_run_where_there_is_no_store_shows_all_and_makes_none(tmp_path, order):
-    """U4."""
     (tmp_path / "own.py").write_text(PROGRAM.format(path=tmp_path / "duly.db"))
     (tmp_path / "nightly.toml").write_text(FILE)
     before = {path.name for path in tmp_path.iterdir()}
@@ -42,7 +41,7 @@ def test_a_dry_run_where_there_is_no_store_shows_all_and_makes_none(tmp_path, or
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: order[1])
 def test_a_dry_run_looks_at_the_store_that_is_there(tmp_path, order):
-    """U4: what would be refused, or is so already, is said."""
+    """What would be refused, or is so already, is said."""
     (tmp_path / "own.py").write_text(PROGRAM.format(path=tmp_path / "duly.db"))
     (tmp_path / "nightly.toml").write_text(FILE)
     made = duly(*order[:-1], "--app", "own.py:app", folder=tmp_path)
@@ -54,7 +53,6 @@ def test_a_dry_run_looks_at_the_store_that_is_there(tmp_path, order):
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: order[1])
 def test_a_dry_run_makes_no_store_in_a_database(tmp_path, order, database):
-    """U4, D5."""
     (tmp_path / "own.py").write_text(
         f"import duly\napp = duly.App({database!r})\n\n@app.task\ndef report() -> None: ...\n"
     )

@@ -1,4 +1,4 @@
-"""`duly enqueue`, `move`, `cancel`, `delayed`, `run`: runs that are ordered once (S2, R1)."""
+"""`duly enqueue`, `move`, `cancel`, `delayed`, `run`: runs that are ordered once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every error and every finding has a code, and docs/errors.md explains each of them (U4, L6)."""
+"""Every error and every finding has a code, and docs/errors.md explains each of them."""
 
 from __future__ import annotations
 

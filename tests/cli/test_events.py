@@ -1,4 +1,4 @@
-"""`duly events`: what happens, as it happens, and nothing twice (A2, U4)."""
+"""`duly events`: what happens, as it happens, and nothing twice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_last_events_are_shown_oldest_first(place: Workplace, store: SqliteS
 
 
 def test_who_follows_sees_what_comes(place: Workplace, store: SqliteStore):
-    """A2: one document on each line, at once."""
+    """One document on each line, at once."""
     record = steps.create(store, "a")
     following = place.start("events", "--follow", "--after", "0", "--json")
     first = json.loads(read_line(following))
@@ -44,7 +44,6 @@ def test_who_follows_sees_what_comes(place: Workplace, store: SqliteStore):
 
 
 def test_a_number_that_is_none_is_refused(place: Workplace):
-    """L6."""
     wrong = place.duly("events", "--after", "-1")
     many = place.duly("events", "-n", "100000")
 

@@ -1,4 +1,4 @@
-"""`duly exec NAME -- CMD`: any command becomes a recorded run (U4, R2, E2)."""
+"""`duly exec NAME -- CMD`: any command becomes a recorded run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def typed(place: Workplace) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_what_a_command_writes_is_shown_and_kept_and_its_status_passed_on(place: Workplace):
-    """R2: command line, output, times and end are the run's own record."""
+    """Command line, output, times and end are the run's own record."""
     program = "import sys; print('{a}'); print('oh', file=sys.stderr); sys.exit(3)"
     answer = place.duly("exec", "night", "--", sys.executable, "-c", program, "--json")
     (run,) = runs(place)
@@ -63,7 +63,7 @@ def test_a_command_that_ends_well_succeeds_and_says_nothing_more(place: Workplac
 
 
 def test_a_program_that_is_not_there_is_recorded_too(place: Workplace):
-    """L6: one clear error; and whoever looks for last night's run finds out why there was none."""
+    """One clear error; and whoever looks for last night's run finds out why there was none."""
     answer = place.duly("exec", "gone", "--", "no-such-program-here")
     (run,) = runs(place)
 
@@ -82,7 +82,7 @@ def test_a_program_that_is_not_there_is_recorded_too(place: Workplace):
     ],
 )
 def test_a_bad_order_runs_nothing(place: Workplace, words, said):
-    """L6: nothing is half done."""
+    """Nothing is half done."""
     answer = place.duly(*words)
 
     assert (2, True, []) == (answer.status, said in answer.err, runs(place)), answer.err
@@ -97,7 +97,7 @@ def test_what_is_typed_goes_to_the_command(typed: subprocess.Popen[str], place: 
 
 
 def test_a_signal_is_passed_on_and_recorded(typed: subprocess.Popen[str], place: Workplace):
-    """R2: what was stopped at the terminal says so."""
+    """What was stopped at the terminal says so."""
     typed.send_signal(signal.SIGTERM)
     typed.wait(LIMIT_S)
 
@@ -108,7 +108,7 @@ def test_a_signal_is_passed_on_and_recorded(typed: subprocess.Popen[str], place:
 def test_while_it_runs_it_is_a_worker_of_one_and_its_command_dies_with_it(
     typed: subprocess.Popen[str], place: Workplace
 ):
-    """R4, R10: if `duly exec` is killed, nothing claims that it went well."""
+    """If `duly exec` is killed, nothing claims that it went well."""
     (run,) = runs(place, "--state", "running")
     (worker,) = place.duly("status", "--json").json["members"]
     os.kill(typed.pid, signal.SIGKILL)
@@ -120,7 +120,7 @@ def test_while_it_runs_it_is_a_worker_of_one_and_its_command_dies_with_it(
 
 
 def test_an_unsafe_command_that_fails_is_in_doubt(place: Workplace):
-    """E2: nobody knows what it did before it failed."""
+    """Nobody knows what it did before it failed."""
     answer = place.duly("exec", "pay", "--effects", "unsafe", "--", "false")
     (found,) = place.duly("inbox", "--json").json
     (run,) = runs(place)
@@ -129,7 +129,7 @@ def test_an_unsafe_command_that_fails_is_in_doubt(place: Workplace):
 
 
 def test_an_operator_can_cancel_it_from_elsewhere(typed: subprocess.Popen[str], place: Workplace):
-    """A1: it is a run like any other."""
+    """It is a run like any other."""
     place.duly("run", "cancel", "asking", "--reason", "it is in the way")
     typed.wait(LIMIT_S)
 
@@ -140,7 +140,7 @@ def test_an_operator_can_cancel_it_from_elsewhere(typed: subprocess.Popen[str], 
 def test_two_of_one_name_run_after_each_other_if_told_so(
     typed: subprocess.Popen[str], place: Workplace
 ):
-    """R8: the second waits for as long as the first takes."""
+    """The second waits for as long as the first takes."""
     second = place.start("exec", "asking", "--alone", "--", "echo", "after")
     wait_until("the second run is made", lambda: len(runs(place)) == 2)
     typed.communicate("go on\n", timeout=LIMIT_S)

@@ -1,4 +1,4 @@
-"""docs/how-to/find-and-resolve.md is lived through: from an empty folder to a resolved run (U1, U4, E5)."""
+"""docs/how-to/find-and-resolve.md is lived through: from an empty folder to a resolved run."""
 
 from __future__ import annotations
 

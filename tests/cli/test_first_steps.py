@@ -197,7 +197,6 @@ def test_a_worker_that_stops_counts_in_words():
 def test_what_is_left_out_or_called_otherwise_is_named_with_what_to_type(
     place: Workplace, words, said
 ):
-    """U4, L6."""
     refused = place.duly(*words)
 
     assert (2, True) == (refused.status, said in refused.err), refused.err
@@ -206,7 +205,6 @@ def test_what_is_left_out_or_called_otherwise_is_named_with_what_to_type(
 def test_who_gives_a_schedule_or_a_task_in_place_of_a_run_is_told_where_its_runs_are(
     place: Workplace,
 ):
-    """U4, L6."""
     rule = ("--task", "nightly_report", "--when", "every day at 2")
     place.duly("schedule", "create", "nightly", *rule)
     place.duly("enqueue", "send_reminder", "-a", "class_id=1")
@@ -218,7 +216,6 @@ def test_who_gives_a_schedule_or_a_task_in_place_of_a_run_is_told_where_its_runs
 
 
 def test_an_undo_of_a_resume_pauses_until_the_same_time(place: Workplace):
-    """U4, S3."""
     rule = ("--task", "nightly_report", "--when", "every day at 2")
     place.duly("schedule", "create", "nightly", *rule)
     place.duly("schedule", "pause", "nightly", "--reason", "r", "--until", "2099-09-01T09:00")

@@ -1,4 +1,4 @@
-"""Rerun, skip, pause and resume by filter: shown, asked about, done to just that (A1, UX 39, U4)."""
+"""Rerun, skip, pause and resume by filter: shown, asked about, done to just that."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def schedules(place: Workplace) -> Workplace:
 
 
 def test_what_a_dry_run_showed_is_what_is_rerun(place: Workplace, store: SqliteStore):
-    """A1, A3: whatever died or was retried meanwhile."""
+    """Whatever died or was retried meanwhile."""
     worker = PlayedWorker(store)
     first, second = worker.dead("a"), worker.dead("b")
     worker.dead("other", task="nightly_report")
@@ -81,7 +81,7 @@ def test_what_a_dry_run_showed_is_what_is_rerun(place: Workplace, store: SqliteS
 
 
 def test_reruns_are_asked_about_and_one_is_taken_back(place: Workplace, store: SqliteStore):
-    """U4: nobody can be asked in a pipe; a person says yes or no."""
+    """Nobody can be asked in a pipe; a person says yes or no."""
     run = PlayedWorker(store).dead("a")
     order = ("run", "rerun", "--cause", "not-retryable", *WHY, *HERE)
     unasked = place.duly(*order)
@@ -97,7 +97,6 @@ def test_reruns_are_asked_about_and_one_is_taken_back(place: Workplace, store: S
 
 
 def test_above_a_hundred_the_number_is_typed(place: Workplace, store: SqliteStore):
-    """UX 39."""
     worker = PlayedWorker(store)
     for number in range(101):
         worker.queue(f"run {number}")
@@ -112,7 +111,7 @@ def test_above_a_hundred_the_number_is_typed(place: Workplace, store: SqliteStor
 
 
 def test_doubts_are_skipped_by_filter_with_what_is_left_alone(place: Workplace, store: SqliteStore):
-    """A1, E5: those that are not in doubt are told, and exit well as they were shown."""
+    """Those that are not in doubt are told, and exit well as they were shown."""
     worker = PlayedWorker(store)
     doubts = [worker.doubt(name) for name in ("a", "b")]
     dead = worker.dead("c")
@@ -128,7 +127,7 @@ def test_doubts_are_skipped_by_filter_with_what_is_left_alone(place: Workplace, 
 
 
 def test_schedules_are_paused_by_filter_and_taken_back(schedules: Workplace):
-    """A1, UX 15: as they were shown; each has its entry in the trail."""
+    """As they were shown; each has its entry in the trail."""
     place = schedules
     order = ("schedule", "pause", "--prefix", "mail-", "--reason", "moving", *HERE)
     shown = place.duly(*order, "--dry-run", "--json").json
@@ -153,7 +152,6 @@ def test_schedules_are_paused_by_filter_and_taken_back(schedules: Workplace):
 
 
 def test_a_schedule_that_changed_since_the_look_is_left_alone(schedules: Workplace):
-    """A1, S4."""
     place = schedules
     shown = place.duly("schedule", "pause", "--all", "--reason", "moving", "--dry-run", *HERE)
     place.duly("schedule", "edit", "mail-a", "--when", "2h", "--reason", "mine")
@@ -169,7 +167,6 @@ def test_a_schedule_that_changed_since_the_look_is_left_alone(schedules: Workpla
 
 
 def test_several_schedules_are_named_and_resumed_with_a_reason(schedules: Workplace):
-    """A2."""
     place = schedules
     paused = place.duly(
         "schedule", "pause", "close", "mail-a", "--reason", "r", "--until", "+2h", "--yes"
@@ -194,7 +191,7 @@ def test_several_schedules_are_named_and_resumed_with_a_reason(schedules: Workpl
     ],
 )
 def test_what_names_nothing_or_too_much_is_refused(place: Workplace, words, said):
-    """L6: never all by mistake."""
+    """Never all by mistake."""
     answer = place.duly(*words)
 
     assert (2, True) == (answer.status, said in answer.err), answer.err
@@ -237,7 +234,7 @@ ORDER = FrozenOrder(
 
 
 def test_what_changes_between_the_answer_and_the_order_is_a_conflict(capsys):
-    """A1: less was done than was agreed to, which a script must notice."""
+    """Less was done than was agreed to, which a script must notice."""
     left = OrderedRun(id=ITEM.id, is_done=False, state="queued", why="is queued now")
 
     assert 4 == ORDER.out(PREVIEW, lambda: [left])
@@ -246,7 +243,7 @@ def test_what_changes_between_the_answer_and_the_order_is_a_conflict(capsys):
 
 @pytest.mark.parametrize("asked", [SetOptions(yes=True), SetOptions(dry_run=True), SetOptions()])
 def test_more_than_one_order_takes_are_refused_before_anybody_is_asked(asked):
-    """L6, A1: and not after somebody has typed how many they are."""
+    """And not after somebody has typed how many they are."""
     order = replace(ORDER, asked=asked)
 
     with pytest.raises(UsageError, match="'1,001 runs' are too many to rerun; choose fewer: 1,000"):
@@ -264,7 +261,7 @@ def test_more_than_one_order_takes_are_refused_before_anybody_is_asked(asked):
 def test_what_would_be_refused_is_refused_before_anybody_is_asked(
     schedules: Workplace, order, said
 ):
-    """L6: nobody looks at a preview, says yes, and is told then."""
+    """Nobody looks at a preview, says yes, and is told then."""
     schedules.duly("schedule", "pause", "close", "mail-a", "--reason", "r", "--yes")
 
     refused = schedules.typed("y\n", "schedule", *order)
@@ -274,7 +271,7 @@ def test_what_would_be_refused_is_refused_before_anybody_is_asked(
 
 
 def test_what_a_dry_run_says_to_type_is_the_same_order(schedules: Workplace):
-    """A1, UX 39: until when it was to be paused, and what becomes of what is missed."""
+    """Until when it was to be paused, and what becomes of what is missed."""
     place = schedules
     order = ("schedule", "pause", "--all", *WHY, "--until", "+2h", "--missed", "misfire")
     shown = place.duly(*order, "--dry-run", *HERE)
@@ -292,7 +289,7 @@ def test_what_a_dry_run_says_to_type_is_the_same_order(schedules: Workplace):
 def test_a_yes_beside_one_name_changes_nothing_about_the_order(
     place: Workplace, store: SqliteStore
 ):
-    """U4: one that is named is not asked about, so that a yes to no question is harmless."""
+    """One that is named is not asked about, so that a yes to no question is harmless."""
     run = str(PlayedWorker(store).dead("a"))
     rerun = place.duly("run", "rerun", run, "--confirm", run, "--yes", *WHY, "--json")
 

@@ -1,4 +1,4 @@
-"""`duly inbox` and a person's choice: `duly run resume|reconcile|skip|rerun|retry` (E5, A1, A3)."""
+"""`duly inbox` and a person's choice: `duly run resume|reconcile|skip|rerun|retry`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_empty_inbox_says_so_and_exits_well(place: Workplace):
 
 
 def test_the_inbox_lists_what_is_in_doubt_with_what_is_safest(place: Workplace, store: SqliteStore):
-    """E5: and the exit code says that somebody is needed."""
+    """And the exit code says that somebody is needed."""
     run = PlayedWorker(store).doubt(done=("mail:1",), open_="mail:2")
     answer = place.duly("inbox")
     (told,) = place.duly("inbox", "--json").json
@@ -56,7 +56,7 @@ def test_the_inbox_lists_what_is_in_doubt_with_what_is_safest(place: Workplace, 
 def test_one_is_shown_with_its_effects_and_what_each_choice_risks(
     place: Workplace, store: SqliteStore
 ):
-    """E5: a risky one is shown with the id that confirms it."""
+    """A risky one is shown with the id that confirms it."""
     run = PlayedWorker(store).doubt(done=("mail:1",), open_="mail:2")
     answer = place.duly("inbox", str(run))
     lines = answer.out.splitlines()
@@ -79,7 +79,7 @@ def test_what_is_not_in_doubt_is_not_in_the_inbox(place: Workplace, store: Sqlit
 
 
 def test_an_ambiguous_run_is_listed_explained_and_told(place: Workplace, store: SqliteStore):
-    """R2, R3: a state of its own, in every look at it."""
+    """A state of its own, in every look at it."""
     run = PlayedWorker(store).doubt(open_="mail:2")
     listed = place.duly("run", "list", "--state", "ambiguous", "--json").json
     why = place.duly("run", "why", str(run))
@@ -118,7 +118,7 @@ def test_what_was_found_outside_is_recorded(
 
 
 def test_a_decision_is_part_of_the_run_s_story(place: Workplace, store: SqliteStore):
-    """R2, A2: when it was in doubt, who decided what about it, and why."""
+    """When it was in doubt, who decided what about it, and why."""
     run = PlayedWorker(store).doubt(open_="mail:2")
     place.duly("run", "retry", str(run), *WHY, "--done", "mail:2", "--confirm", str(run))
     shown = place.duly("run", "show", str(run))
@@ -134,7 +134,7 @@ def test_a_decision_is_part_of_the_run_s_story(place: Workplace, store: SqliteSt
 def test_who_settled_an_effect_is_shown_beside_what_the_ledger_knows(
     place: Workplace, store: SqliteStore
 ):
-    """E5, R2: the ledger itself is not rewritten."""
+    """The ledger itself is not rewritten."""
     run = PlayedWorker(store).doubt(open_="mail:2")
     place.duly("run", "reconcile", str(run), "--done", *WHY)
     shown = place.duly("run", "show", str(run)).out
@@ -150,7 +150,7 @@ def test_who_settled_an_effect_is_shown_beside_what_the_ledger_knows(
 
 
 def test_a_dry_run_of_a_retry_tries_no_ambiguous_run(place: Workplace, store: SqliteStore):
-    """A1, E5: it shows which it would be."""
+    """It shows which it would be."""
     run = PlayedWorker(store).doubt("a")
     known = ("--reason", "mended", "--confirm", str(run))
     shown = place.duly("run", "retry", str(run), *known, "--dry-run", "--json")
@@ -166,7 +166,7 @@ def test_a_dry_run_of_a_retry_tries_no_ambiguous_run(place: Workplace, store: Sq
 
 
 def test_a_reason_is_needed(place: Workplace, store: SqliteStore):
-    """A1: it is kept with the decision."""
+    """It is kept with the decision."""
     run = PlayedWorker(store).doubt(open_="mail:2")
 
     for choice in (("skip",), ("reconcile", "--done"), ("resume",), ("rerun", "--repair")):
@@ -183,7 +183,7 @@ def test_a_skipped_one_stays_as_it_is_on_record(place: Workplace, store: SqliteS
 
 
 def test_what_may_be_done_twice_is_confirmed_by_its_id(place: Workplace, store: SqliteStore):
-    """A1: nobody types an id by habit."""
+    """Nobody types an id by habit."""
     run = PlayedWorker(store).doubt(open_="mail:2")
     refused = place.duly("run", "retry", str(run), *WHY)
     wrong = place.duly("run", "retry", str(run), *WHY, "--confirm", "yes")
@@ -198,7 +198,7 @@ def test_what_may_be_done_twice_is_confirmed_by_its_id(place: Workplace, store: 
 
 
 def test_what_is_known_of_effects_is_said_with_the_choice(place: Workplace, store: SqliteStore):
-    """E3: what did happen is not done again."""
+    """What did happen is not done again."""
     run = PlayedWorker(store).doubt(done=("mail:1",), open_="mail:2")
     both = ("--done", "mail:2", "--not-done", "mail:2")
     twice = place.duly("run", "retry", str(run), *WHY, *both, "--confirm", str(run))
@@ -214,7 +214,7 @@ def test_what_is_known_of_effects_is_said_with_the_choice(place: Workplace, stor
 def test_one_whose_effects_are_all_done_goes_on_from_its_checkpoint(
     place: Workplace, store: SqliteStore
 ):
-    """E5: that is what is safest, so nothing has to be confirmed."""
+    """That is what is safest, so nothing has to be confirmed."""
     worker = PlayedWorker(store)
     run = worker.queue()
     claimed = worker.take()
@@ -231,7 +231,7 @@ def test_one_whose_effects_are_all_done_goes_on_from_its_checkpoint(
 
 
 def test_a_repair_is_another_run_that_shares_the_effects(place: Workplace, store: SqliteStore):
-    """E3, A3: and both say so."""
+    """And both say so."""
     run = PlayedWorker(store).doubt(done=("mail:1",), open_="mail:2")
     order = ("run", "rerun", str(run), "--repair", *WHY)
     refused = place.duly(*order)
@@ -252,7 +252,7 @@ def test_a_repair_is_another_run_that_shares_the_effects(place: Workplace, store
 def test_a_result_is_checked_on_demand_if_its_task_has_a_check(
     place: Workplace, store: SqliteStore
 ):
-    """E6: by a command that does not have the task's code."""
+    """By a command that does not have the task's code."""
     run = PlayedWorker(store).doubt()
     none = place.duly("run", "verify", str(run))
     store.register_tasks([f"{TASK}:verify"])
@@ -271,7 +271,7 @@ def test_a_result_is_checked_on_demand_if_its_task_has_a_check(
 def test_retries_and_reruns_of_a_task_are_stopped_and_allowed_again(
     place: Workplace, store: SqliteStore
 ):
-    """A1: each order with its reason, on record, and with how to take it back."""
+    """Each order with its reason, on record, and with how to take it back."""
     store.register_tasks([TASK])
     suspended = place.duly("task", "suspend-retries", TASK, *WHY)
     blocked = place.duly("task", "block-reruns", TASK, *WHY)
@@ -292,7 +292,7 @@ def test_retries_and_reruns_of_a_task_are_stopped_and_allowed_again(
 
 
 def test_orders_about_a_task_that_nobody_has_told_of_are_refused(place: Workplace):
-    """L6: a name that was mistyped stops nothing."""
+    """A name that was mistyped stops nothing."""
     unknown = place.duly("task", "suspend-retries", "send_remidner", *WHY)
     unsaid = place.duly("task", "block-reruns", "send_reminder")
 
@@ -301,7 +301,7 @@ def test_orders_about_a_task_that_nobody_has_told_of_are_refused(place: Workplac
 
 
 def test_a_rerun_of_what_had_effects_is_confirmed(place: Workplace, store: SqliteStore):
-    """A3: everything is done once more."""
+    """Everything is done once more."""
     worker = PlayedWorker(store)
     run = worker.queue()
     claimed = worker.take()
@@ -315,7 +315,7 @@ def test_a_rerun_of_what_had_effects_is_confirmed(place: Workplace, store: Sqlit
 
 
 def test_an_empty_inbox_says_what_lies_in_other_tenants(place: Workplace, store: SqliteStore):
-    """V4, L2: to whoever has the store itself; and with the tenant named, it is looked into."""
+    """To whoever has the store itself; and with the tenant named, it is looked into."""
     worker = PlayedWorker(store)
     run = worker.queue("theirs", tenant="acme")
     claimed = worker.take()

@@ -1,4 +1,4 @@
-"""`duly limit`, `duly breaker`: what is limited, how much of it is taken, who is down (R8, B2, B4)."""
+"""`duly limit`, `duly breaker`: what is limited, how much of it is taken, who is down."""
 
 from __future__ import annotations
 
@@ -78,7 +78,6 @@ def test_a_limit_by_a_parameter(place: Workplace):
 
 
 def test_what_names_nothing_is_refused(place: Workplace):
-    """L6."""
     wrong = place.duly("limit", "set", "acme", "--running", "5")
     empty = place.duly("limit", "set", "task:send")
 
@@ -87,7 +86,7 @@ def test_what_names_nothing_is_refused(place: Workplace):
 
 
 def test_a_run_says_for_which_place_it_waits(place: Workplace, store: SqliteStore):
-    """R8: how many are taken, and what to do."""
+    """How many are taken, and what to do."""
     place.duly("limit", "set", "task:send_reminder", "--running", "1")
     worker = PlayedWorker(store)
     worker.queue("first")
@@ -108,7 +107,7 @@ def test_a_run_says_for_which_place_it_waits(place: Workplace, store: SqliteStor
 
 
 def test_a_breaker_is_shown_and_reset(place: Workplace, store: SqliteStore):
-    """B2: on record, with the reason."""
+    """On record, with the reason."""
     break_down(place, "api.example.com")
     worker = PlayedWorker(store)
     run = worker.queue("later")

@@ -1,4 +1,4 @@
-"""`--metrics-port` of dispatchers and workers, as processes (V2)."""
+"""`--metrics-port` of dispatchers and workers, as processes."""
 
 from __future__ import annotations
 

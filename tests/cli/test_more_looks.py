@@ -1,4 +1,4 @@
-"""`duly run missing|attempts|ambiguous`, `duly schedule diff`, `duly status --watch` (U4, M1, S4)."""
+"""`duly run missing|attempts|ambiguous`, `duly schedule diff`, `duly status --watch`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NIGHTLY = ("--task", "nightly_report", "--when", "every day at 2:30", "--tz", "E
 
 
 def test_what_was_expected_and_has_no_run_is_shown(place: Workplace, store: SqliteStore):
-    """M1: a schedule whose time has come several times, and nobody has fired it."""
+    """A schedule whose time has come several times, and nobody has fired it."""
     store.create_schedule(new_schedule(store.now() - 3 * HOUR_US, "hourly"))
     told = place.duly("run", "missing")
     found = place.duly("run", "missing", "--json", "--schedule", "hourly")
@@ -42,7 +42,7 @@ def test_where_nothing_is_missing_that_is_said(place: Workplace):
 
 
 def test_each_attempt_of_a_run_is_shown_with_its_error(place: Workplace, store: SqliteStore):
-    """R2: also that of an attempt that was not the last."""
+    """Also that of an attempt that was not the last."""
     worker = PlayedWorker(store)
     run = worker.queue()
     waiting = place.duly("run", "attempts", str(run))
@@ -56,7 +56,7 @@ def test_each_attempt_of_a_run_is_shown_with_its_error(place: Workplace, store: 
 
 
 def test_runs_in_doubt_are_listed_under_runs_too(place: Workplace, store: SqliteStore):
-    """E5: the same as the inbox; exit code 6 while there are any."""
+    """The same as the inbox; exit code 6 while there are any."""
     none = place.duly("run", "ambiguous")
     run = PlayedWorker(store).doubt()
     some = place.duly("run", "ambiguous", "--json")
@@ -66,7 +66,7 @@ def test_runs_in_doubt_are_listed_under_runs_too(place: Workplace, store: Sqlite
 
 
 def test_a_change_of_a_schedule_is_shown_field_by_field(place: Workplace):
-    """S4: what somebody else has changed can be seen before one changes it again."""
+    """What somebody else has changed can be seen before one changes it again."""
     place.duly("schedule", "create", "nightly", *NIGHTLY)
     made = place.duly("schedule", "diff", "nightly")
     place.duly("schedule", "edit", "nightly", "--when", "every day at 3:30")
@@ -86,7 +86,7 @@ def test_a_change_of_a_schedule_is_shown_field_by_field(place: Workplace):
 
 
 def test_the_status_is_watched_until_it_is_enough(place: Workplace, store: SqliteStore):
-    """U4: one document on each line; the exit code is that of the last look."""
+    """One document on each line; the exit code is that of the last look."""
     watching = place.start("status", "--watch", "--interval", "100ms", "--json")
     first = json.loads(read_line(watching))
     steps.create(store, "nightly")

@@ -1,4 +1,4 @@
-"""`duly next`, run as a process: what people and programs get to see (T5, T6, L6, U4)."""
+"""`duly next`, run as a process: what people and programs get to see."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_it_prints_local_time_zone_utc_and_distance():
     ],
 )
 def test_it_says_what_happens_on_the_night_that_jumps_ahead(policy, sentence):
-    """T2: each policy, in words."""
+    """Each policy, in words."""
     answer = duly(
         "next", "30 2 * * *", *BERLIN, "--after", "2027-03-27", "-n", "3", "--gap", policy
     )
@@ -57,7 +57,7 @@ def test_it_says_what_happens_on_the_night_that_jumps_ahead(policy, sentence):
     ],
 )
 def test_it_says_what_happens_on_the_night_that_goes_back(policy, sentence):
-    """T2: each policy, in words."""
+    """Each policy, in words."""
     answer = duly(
         "next", "30 2 * * *", *BERLIN, "--after", "2026-10-24T12:00", "-n", "2", "--fold", policy
     )
@@ -82,7 +82,7 @@ def test_it_says_what_happens_on_the_night_that_goes_back(policy, sentence):
     ],
 )
 def test_it_recognises_what_was_typed(expression, kind):
-    """T6: one command for every kind of rule."""
+    """One command for every kind of rule."""
     answer = duly("next", expression, "--json", "--after", "2026-01-01", "-n", "1")
 
     assert kind == answer.json["kind"]
@@ -111,7 +111,7 @@ def test_json_holds_the_occurrences_and_a_rule_that_can_be_read_back():
 
 
 def test_a_rule_without_a_future_says_so():
-    """T7: 30 February ends; it is not searched for."""
+    """30 February ends; it is not searched for."""
     answer = duly("next", "0 0 30 2 *", "--after", "2026-01-01")
 
     assert 0 == answer.status
@@ -132,7 +132,7 @@ def test_a_rule_without_a_future_says_so():
     ],
 )
 def test_bad_input_is_one_line_on_standard_error_and_exit_code_2(arguments, parts):
-    """L6: field, value and remedy; nothing on standard output."""
+    """Field, value and remedy; nothing on standard output."""
     answer = duly("next", *arguments)
 
     assert (2, "") == (answer.status, answer.out)
@@ -156,7 +156,7 @@ def test_wall_times_are_meant_in_the_zone_and_offsets_are_respected():
 
 
 def test_the_machines_own_zone_has_no_say():
-    """T3: the same answer everywhere."""
+    """The same answer everywhere."""
     here = duly("next", "30 2 * * *", *BERLIN, "--after", "2026-03-28", TZ="UTC")
     there = duly("next", "30 2 * * *", *BERLIN, "--after", "2026-03-28", TZ="Pacific/Apia")
 
@@ -202,7 +202,7 @@ def test_an_expression_without_quotes_is_told_to_use_them():
     ],
 )
 def test_an_option_that_would_be_ignored_or_is_wrong_is_refused(arguments, field):
-    """L6: what can't be honoured is refused, never ignored."""
+    """What can't be honoured is refused, never ignored."""
     answer = duly("next", *arguments)
 
     assert 2 == answer.status
@@ -214,7 +214,7 @@ def test_a_moment_may_lie_in_the_past_relative_to_now():
 
 
 def test_business_days_are_those_of_a_calendar():
-    """T4: Thanksgiving 2026 is the 26th of November."""
+    """Thanksgiving 2026 is the 26th of November."""
     answer = duly(
         *("next", "every weekday at 9", "--calendar", "US", "--after", "2026-11-25T12:00"),
         *("-n", "1", "--json"),
@@ -224,7 +224,7 @@ def test_business_days_are_those_of_a_calendar():
 
 
 def test_only_what_a_policy_decided_is_marked():
-    """T2: the hour that comes twice, and not the ones beside it."""
+    """The hour that comes twice, and not the ones beside it."""
     answer = duly(
         "next", "0 0-4 * * *", *BERLIN, "--after", "2026-10-24T23:30", "-n", "5", "--json"
     )

@@ -1,4 +1,4 @@
-"""Where there is no store, looking makes none: one clear error, and no file is touched (D5)."""
+"""Where there is no store, looking makes none: one clear error, and no file is touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--traces` and `--log-format` of the commands that go on until they are stopped (V2)."""
+"""`--traces` and `--log-format` of the commands that go on until they are stopped."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def stop(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
 
 
 def test_each_line_of_a_log_is_a_json_object_with_the_ids(place: Workplace):
-    """V2: time in UTC, level, event, schedule, run and attempt."""
+    """Time in UTC, level, event, schedule, run and attempt."""
     (place.folder / "s.toml").write_text(SCHEDULE)
     with started(place, "dispatcher", "--declare", "s.toml", "--log-format", "json") as firing:
         dispatched = told_until(firing, "leases-acquired")
@@ -119,7 +119,7 @@ def test_each_line_of_a_log_is_a_json_object_with_the_ids(place: Workplace):
     ("task", "level", "text"), [("awaited", "warning", "awaited"), ("apart", "info", "apart")]
 )
 def test_what_tasks_of_every_kind_log_has_their_ids(place: Workplace, task, level, text):
-    """V2: on the loop and in processes of their own."""
+    """On the loop and in processes of their own."""
     run = place.duly("enqueue", task, "--json").json["id"]
     with started(place, "worker", "--log-format", "json", "--tell-runs") as process:
         told = told_until(process, "run-succeeded")
@@ -142,7 +142,6 @@ def test_quiet_logs_tell_what_is_wrong_only(place: Workplace):
 
 
 def test_logs_and_documents_contradict_each_other(place: Workplace):
-    """L6."""
     for command in ("dispatcher", "worker", "dev", "server"):
         answer = place.duly(command, "--json", "--log-format", "json")
 
@@ -151,7 +150,7 @@ def test_logs_and_documents_contradict_each_other(place: Workplace):
 
 
 def test_one_trace_joins_processes_that_never_met(place: Workplace, monkeypatch):
-    """V2: a dispatcher, a worker and a task's own process, through a real collector."""
+    """A dispatcher, a worker and a task's own process, through a real collector."""
     (place.folder / "s.toml").write_text(SCHEDULE.replace("nightly_report", "apart"))
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
@@ -201,7 +200,7 @@ def test_the_variables_of_opentelemetry_switch_traces_on_and_off(place: Workplac
 
 
 def test_a_command_that_is_recorded_has_a_trace_if_it_is_asked_for(place: Workplace):
-    """V2: the order and the attempt are told when the command has ended, and not without a word."""
+    """The order and the attempt are told when the command has ended, and not without a word."""
     with collecting() as collector:
         told = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
         place.duly("exec", "silent", "--", "true", **told)
@@ -216,7 +215,6 @@ def test_a_command_that_is_recorded_has_a_trace_if_it_is_asked_for(place: Workpl
 
 
 def test_an_exporter_that_is_not_there_is_refused_by_name(place: Workplace):
-    """L6."""
     answer = place.duly("dispatcher", OTEL_TRACES_EXPORTER="zipkin")
 
     assert 2 == answer.status
@@ -226,7 +224,7 @@ def test_an_exporter_that_is_not_there_is_refused_by_name(place: Workplace):
 def test_a_collector_that_says_nothing_holds_up_neither_work_nor_its_end(
     place: Workplace, monkeypatch
 ):
-    """V2: spans wait in a bounded queue, and a process that is to end does not wait for them."""
+    """Spans wait in a bounded queue, and a process that is to end does not wait for them."""
     for _ in range(20):
         place.duly("enqueue", "nightly_report")
     with silence() as url:

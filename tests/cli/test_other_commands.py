@@ -35,7 +35,7 @@ def test_a_release_does_not_differ_from_itself():
 
 
 def test_zones_that_differ_are_told_with_their_instant_and_both_offsets(tmp_path: Path):
-    """T3: an added zone has neither; an offset shows its seconds only where it has some."""
+    """An added zone has neither; an offset shows its seconds only where it has some."""
     releases = {
         "old": {"Here": (-34_200, False, "AAA"), "Same": (0, False, "CCC")},
         "new": {
@@ -80,7 +80,7 @@ def test_a_folder_without_zones_is_refused(tmp_path: Path):
 
 
 def test_the_version_names_the_releases_of_the_facts():
-    """T3: the version of the time-zone data is shown."""
+    """The version of the time-zone data is shown."""
     assert {"duly", "python", "tzdata", "holidays"} == set(duly("version", "--json").json)
 
 
@@ -89,7 +89,7 @@ MARGIN = ("The store: sqlite", "own, $DULY_URL", "https://host:8420")
 
 
 def test_what_an_option_means_is_one_paragraph():
-    """U4: wherever its source breaks lines; and what is nothing unless given is not told."""
+    """Wherever its source breaks lines; and what is nothing unless given is not told."""
     told = duly("run", "list", "--help").out
     words = " ".join(told.replace("│", " ").split())
 

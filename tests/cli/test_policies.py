@@ -1,4 +1,4 @@
-"""`duly quota`, `duly backfill`, presets and warnings, run as processes (S7, M2, E1, O2)."""
+"""`duly quota`, `duly backfill`, presets and warnings, run as processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def facts(answer: Answer) -> dict[str, str]:
 
 
 def test_a_preset_is_shown_with_what_it_means_and_what_wins_over_it(place: Workplace):
-    """E1: every effective policy says where it comes from."""
+    """Every effective policy says where it comes from."""
     assert 0 == create(place, "plain").status
     assert 0 == create(place, "copy", "--preset", "refresh", "--grace", "2m").status
 
@@ -43,7 +43,7 @@ def test_a_preset_is_shown_with_what_it_means_and_what_wins_over_it(place: Workp
 
 
 def test_an_edit_of_a_preset_is_taken_back_by_what_was_told(place: Workplace):
-    """E1, S4: with all that had been said beside it."""
+    """With all that had been said beside it."""
     create(place, "copy", "--preset", "refresh", "--grace", "2m")
     before = place.duly("schedule", "export", "copy").out
     edited = place.duly("schedule", "edit", "copy", "--preset", "one-result", *HERE)
@@ -54,7 +54,7 @@ def test_an_edit_of_a_preset_is_taken_back_by_what_was_told(place: Workplace):
 
 
 def test_what_is_exported_with_a_preset_can_be_applied(place: Workplace):
-    """S9, D7: policies without a bound, too."""
+    """Policies without a bound, too."""
     create(place, "close", "--preset", "one-result")
     create(place, "open", "--misfire", "all", "--not-older", "none")
     exported = place.duly("schedule", "export").out
@@ -69,7 +69,7 @@ def test_what_is_exported_with_a_preset_can_be_applied(place: Workplace):
 
 
 def test_quotas_are_set_kept_and_taken_back(place: Workplace):
-    """S7: the one that is refused says what to do, and that works."""
+    """The one that is refused says what to do, and that works."""
     shown = place.duly("quota", "list")
     lowered = place.duly("quota", "set", "owner:*", "--schedules", "1", "--reason", "trial", *HERE)
     create(place, "hers", "--owner", "anna")
@@ -95,7 +95,7 @@ def test_quotas_are_set_kept_and_taken_back(place: Workplace):
 
 
 def test_an_owner_is_gone_and_somebody_takes_over(place: Workplace):
-    """S6, U4: what is paused is told before and after, and how to go on."""
+    """What is paused is told before and after, and how to go on."""
     create(place, "hers", "--owner", "ada")
     shown = place.duly("owner", "gone", "ada", "--reason", "left", "--dry-run")
     unasked = place.duly("owner", "gone", "ada", "--reason", "left")
@@ -124,7 +124,7 @@ def test_an_owner_is_gone_and_somebody_takes_over(place: Workplace):
 
 
 def test_who_is_asked_about_an_owner_sees_what_would_be_paused(place: Workplace):
-    """S6, A1: which schedules, before the question; a no changes nothing, and says so."""
+    """Which schedules, before the question; a no changes nothing, and says so."""
     create(place, "hers", "--owner", "ada")
 
     declined = place.typed("n\n", "owner", "gone", "ada", "--reason", "left")
@@ -138,7 +138,6 @@ def test_who_is_asked_about_an_owner_sees_what_would_be_paused(place: Workplace)
 
 
 def test_a_quota_that_nobody_could_keep_is_refused(place: Workplace):
-    """L6."""
     for words, says in (
         (("everybody", "--schedules", "1"), "'everybody' is nobody's quota"),
         (("all", "--pending", "1"), "is not bounded by all; all has quotas of creations"),
@@ -152,7 +151,7 @@ def test_a_quota_that_nobody_could_keep_is_refused(place: Workplace):
 
 
 def test_a_backfill_is_planned_made_and_steered(place: Workplace):
-    """M2: each order says how to go on, and how it is taken back."""
+    """Each order says how to go on, and how it is taken back."""
     create(place, "nightly")
     span = ("--since", "-3d", "--until", "now")
     planned = place.duly("backfill", "plan", "nightly", *span)
@@ -199,7 +198,7 @@ def test_a_backfill_is_planned_made_and_steered(place: Workplace):
 
 
 def test_who_says_no_to_a_backfill_is_told_by_the_exit_code(place: Workplace, store: SqliteStore):
-    """M2, U4: as of every other order that asks."""
+    """As of every other order that asks."""
     create(place, "nightly")
 
     declined = place.typed("n\n", "backfill", "create", "nightly", "--since=-1d", "--until=now")
@@ -211,7 +210,6 @@ def test_who_says_no_to_a_backfill_is_told_by_the_exit_code(place: Workplace, st
 
 
 def test_a_backfill_of_nothing_is_not_written_down(place: Workplace, store: SqliteStore):
-    """M2."""
     create(place, "nightly")
     span = ("--since", "-3d", "--until", "now", "--classes", "failed")
 

@@ -1,4 +1,4 @@
-"""Long work says how far it is: on a terminal's standard error, and nowhere else (U4)."""
+"""Long work says how far it is: on a terminal's standard error, and nowhere else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make(place: Workplace) -> str:
     ],
 )
 def test_a_terminal_is_told_how_far_it_is_and_a_pipe_is_not(place: Workplace, words, said):
-    """U4: progress on stderr only if it is a terminal."""
+    """Progress on stderr only if it is a terminal."""
     make(place)
     place.duly("export", "before.jsonl")
     typed = place.typed("", *words)
@@ -52,7 +52,7 @@ def test_a_terminal_is_told_how_far_it_is_and_a_pipe_is_not(place: Workplace, wo
 
 
 def test_a_backfill_is_waited_for(place: Workplace):
-    """U4, M2: up to a limit; what is over is shown at once."""
+    """Up to a limit; what is over is shown at once."""
     identity = make(place)
     late = place.duly("backfill", "show", identity, "--wait", "--timeout", "200ms")
     seen = place.typed("", "backfill", "show", identity, "--wait", "--timeout", "300ms")
@@ -67,7 +67,7 @@ def test_a_backfill_is_waited_for(place: Workplace):
 
 
 def test_a_program_is_told_how_far_it_is(tmp_path):
-    """D7: of each whether it wants to know; the numbers only grow."""
+    """Of each whether it wants to know; the numbers only grow."""
     app = duly.App(f"sqlite:///{tmp_path / 'a.db'}", actor="ada")
     report = app.task(name="report")(lambda: None)
     for number in range(3):

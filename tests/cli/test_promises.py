@@ -1,4 +1,4 @@
-"""`duly export` and `duly import`: from a file to a database and back (D7)."""
+"""`duly export` and `duly import`: from a file to a database and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NIGHTLY = ("--task", "nightly_report", "--when", "every day at 2:30", "--tz", "E
 
 
 def test_promises_move_from_a_file_to_a_database_and_back(place: Workplace, database: str):
-    """D7: both ways, and the second export says what the first one did."""
+    """Both ways, and the second export says what the first one did."""
     place.duly("schedule", "create", "nightly", *NIGHTLY)
     place.duly("enqueue", "send_reminder", "-a", "class_id=7", "--in", "24h", "--key", "k")
     place.duly("queue", "pause", "mail", "--reason", "a rest")
@@ -40,7 +40,7 @@ def test_promises_move_from_a_file_to_a_database_and_back(place: Workplace, data
 
 
 def test_an_export_to_a_pipe_says_the_rest_aside(place: Workplace):
-    """D7: what is not the file goes to the standard error."""
+    """What is not the file goes to the standard error."""
     place.duly("schedule", "create", "nightly", *NIGHTLY)
 
     answer = place.duly("export")
@@ -51,7 +51,7 @@ def test_an_export_to_a_pipe_says_the_rest_aside(place: Workplace):
 
 
 def test_a_conflict_is_exit_code_4_and_names_what_is_in_the_way(place: Workplace):
-    """D7: nothing is imported then."""
+    """Nothing is imported then."""
     place.duly("schedule", "create", "nightly", *NIGHTLY)
     place.duly("export", "all.jsonl")
 
@@ -65,7 +65,7 @@ def test_a_conflict_is_exit_code_4_and_names_what_is_in_the_way(place: Workplace
 
 
 def test_an_explicit_store_wins_over_that_of_the_program(place: Workplace):
-    """D7, U4: neither command needs a task, so the program that $DULY_APP names is not asked."""
+    """Neither command needs a task, so the program that $DULY_APP names is not asked."""
     (place.folder / "own.py").write_text("import duly\napp = duly.App('sqlite:///own.db')\n")
     place.duly("schedule", "create", "nightly", *NIGHTLY)
     own = {"DULY_APP": "own:app"}
@@ -82,7 +82,7 @@ def test_an_explicit_store_wins_over_that_of_the_program(place: Workplace):
 
 
 def test_a_program_that_is_named_beside_another_store_is_still_refused(place: Workplace):
-    """L6: who says both must mean the same."""
+    """Who says both must mean the same."""
     (place.folder / "own.py").write_text("import duly\napp = duly.App('sqlite:///own.db')\n")
     told = place.duly("export", "--url", "sqlite:///promises.db", "--app", "own:app")
 

@@ -1,4 +1,4 @@
-"""`duly prove`: whether a day's work is done, all of it and once (E6)."""
+"""`duly prove`: whether a day's work is done, all of it and once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def night(place: Workplace) -> Iterator[Night]:
 
 
 def test_a_close_of_everything_is_proven(place: Workplace, night: Night):
-    """E6: one command, and its exit code."""
+    """One command, and its exit code."""
     night.close("a", "b", "c")
     answer = place.duly(*ORDER)
     told = place.duly(*ORDER, "--json").json
@@ -74,7 +74,7 @@ def test_a_close_of_everything_is_proven(place: Workplace, night: Night):
 
 
 def test_what_is_missing_is_named(place: Workplace, night: Night):
-    """E6: a success is no proof."""
+    """A success is no proof."""
     night.close("a", "c")
     answer = place.duly(*ORDER)
 
@@ -85,7 +85,6 @@ def test_what_is_missing_is_named(place: Workplace, night: Night):
 
 
 def test_what_is_in_doubt_has_its_own_exit_code(place: Workplace, night: Night):
-    """E2, E6."""
     claimed = night.take()
     night.worker.begin(claimed, "payout")
     night.worker.leave_in_doubt(claimed)

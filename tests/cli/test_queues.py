@@ -1,4 +1,4 @@
-"""`duly queue`, `duly status`, `duly top`: what waits where, and who does it (R8, V4)."""
+"""`duly queue`, `duly status`, `duly top`: what waits where, and who does it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_what_somebody_paused_and_what_is_dead_is_noted_and_not_degraded(
 
 
 def test_what_is_in_doubt_is_wrong_and_told(place: Workplace, store: SqliteStore):
-    """E2, V4: whoever looks at the store is told, by the exit code too, and where to go on."""
+    """Whoever looks at the store is told, by the exit code too, and where to go on."""
     worker, claimed = taken(store)
     begin(store, worker, claimed)
     unheard = finish(claimed, Failed("boom"), policy=UNSAFE, has_begun_effects=True)
@@ -110,7 +110,7 @@ def test_what_is_in_doubt_is_wrong_and_told(place: Workplace, store: SqliteStore
 
 
 def test_a_schedule_whose_task_is_gone_is_degraded(place: Workplace):
-    """S6: it is paused, and that is said."""
+    """It is paused, and that is said."""
     words = ("--task", "nightly_report", "--when", "every day at 2")
     place.duly("schedule", "create", "nightly", *words)
     place.duly("schedule", "pause", "nightly", "--reason", f"{TASK_GONE}: nightly_report")
@@ -121,7 +121,7 @@ def test_a_schedule_whose_task_is_gone_is_degraded(place: Workplace):
 
 
 def test_one_frame_of_the_live_view_shows_all_of_it(place: Workplace, store: SqliteStore):
-    """V4: two lights side by side, never one."""
+    """Two lights side by side, never one."""
     worker = PlayedWorker(store)
     dead = str(worker.dead())
     running = str(worker.queue("b"))

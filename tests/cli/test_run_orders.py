@@ -1,4 +1,4 @@
-"""`duly run cancel`, `retry`, `discard`, `edit`, and how each is taken back (A1, B3)."""
+"""`duly run cancel`, `retry`, `discard`, `edit`, and how each is taken back."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_is_over_can_not_be_cancelled(place: Workplace, store: SqliteStore)
 
 
 def test_runs_are_cancelled_by_a_filter_after_they_were_shown(place: Workplace, store: SqliteStore):
-    """A1: these and no others; without a choice none is."""
+    """These and no others; without a choice none is."""
     worker = PlayedWorker(store)
     over = worker.queue("over")
     worker.succeed(worker.take())
@@ -104,7 +104,7 @@ def test_a_dead_run_is_queued_again_and_stopped(place: Workplace, store: SqliteS
 def test_dead_runs_are_chosen_by_a_filter_and_shown_before_they_are_touched(
     place: Workplace, store: SqliteStore
 ):
-    """A1: by filter with a preview; UX 39: what was seen is what is touched."""
+    """By filter with a preview; UX 39: what was seen is what is touched."""
     worker = PlayedWorker(store)
     mail, other = worker.dead("a"), worker.dead("b", task="nightly_report")
     order = ("run", "retry", "--dead", "--task", "send_reminder", "--cause", "not-retryable")
@@ -138,7 +138,7 @@ def test_a_person_is_asked_and_may_say_no(place: Workplace, store: SqliteStore):
 
 
 def test_above_a_hundred_a_person_types_the_number(place: Workplace, store: SqliteStore):
-    """UX 39: a y out of habit does not touch many."""
+    """A y out of habit does not touch many."""
     worker = PlayedWorker(store)
     runs = [worker.queue(str(number)) for number in range(101)]
     worker.bury_all()

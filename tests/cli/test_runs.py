@@ -1,4 +1,4 @@
-"""`duly run list`, `show`, `logs`, `wait`, `why`: looking at runs (R1, R2, U6)."""
+"""`duly run list`, `show`, `logs`, `wait`, `why`: looking at runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_runs_are_listed_by_several_states_and_by_why_they_are_dead(
 def test_runs_are_found_by_a_text_of_their_error_and_page_by_page(
     place: Workplace, store: SqliteStore
 ):
-    """A4: each page says how to go on."""
+    """Each page says how to go on."""
     worker = PlayedWorker(store)
     dead = {str(worker.dead(text)) for text in "abc"}
     queued = str(worker.queue("d"))
@@ -63,7 +63,7 @@ def test_runs_are_found_by_a_text_of_their_error_and_page_by_page(
 
 
 def test_runs_are_found_by_their_origin_lane_and_line(place: Workplace, store: SqliteStore):
-    """A3, A4: what a person ran once more is told from what it repeats."""
+    """What a person ran once more is told from what it repeats."""
     worker = PlayedWorker(store)
     first, other = str(worker.dead("a")), str(worker.dead("b"))
     place.duly("run", "rerun", first, "--reason", "mended")
@@ -91,7 +91,7 @@ def test_a_list_into_a_pipe_is_not_cut_and_one_on_a_narrow_terminal_shows_the_id
 def test_a_run_is_shown_with_each_attempt_and_each_recorded_time(
     place: Workplace, store: SqliteStore
 ):
-    """R2: separate facts, each with its time and zone; R1: fences of every claim."""
+    """Separate facts, each with its time and zone; fences of every claim."""
     worker = PlayedWorker(store)
     run = str(worker.queue())
     worker.put_off(worker.take())
@@ -116,7 +116,7 @@ def test_a_run_is_shown_with_each_attempt_and_each_recorded_time(
 
 
 def test_the_late_word_of_a_lost_worker_is_shown_as_evidence(place: Workplace, store: SqliteStore):
-    """R4: a completion by a lost owner is refused and recorded."""
+    """A completion by a lost owner is refused and recorded."""
     worker = PlayedWorker(store)
     run = str(worker.queue())
     claimed = worker.take()
@@ -143,7 +143,7 @@ def test_the_steps_of_a_schedules_run_are_told_in_its_own_zone_too(place: Workpl
 
 
 def test_what_a_task_wrote_can_not_command_the_terminal(place: Workplace, store: SqliteStore):
-    """L6: escapes are spelled out, in text and in JSON."""
+    """Escapes are spelled out, in text and in JSON."""
     worker = PlayedWorker(store)
     run = str(worker.queue())
     claimed = worker.take()

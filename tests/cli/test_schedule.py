@@ -1,4 +1,4 @@
-"""`duly schedule`, run as processes: a person's path through the life of a schedule (S1-S5, T5)."""
+"""`duly schedule`, run as processes: a person's path through the life of a schedule."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
 
 
 def test_creating_shows_the_next_three_and_the_way_back(place: Workplace):
-    """T5: local time, zone and UTC, before anything has fired."""
+    """Local time, zone and UTC, before anything has fired."""
     answer = create(place)
     lines = answer.out.splitlines()
 
@@ -66,7 +66,7 @@ def test_the_same_schedule_made_again_is_the_same_one(standing: Workplace):
 
 
 def test_h_is_spread_by_the_name_of_the_schedule(standing: Workplace):
-    """S8: two schedules with the same words do not fall on the same minute."""
+    """Two schedules with the same words do not fall on the same minute."""
     shown = standing.duly("schedule", "show", "remind", "--json").json
 
     assert "remind" == shown["timetable"]["seed"]
@@ -102,7 +102,7 @@ def test_a_beginning_that_only_one_has_is_enough_to_look(standing: Workplace):
 
 
 def test_a_beginning_shows_all_that_the_whole_name_shows(standing: Workplace):
-    """V1: how its newest runs ended is told either way."""
+    """How its newest runs ended is told either way."""
     whole = standing.duly("schedule", "show", "nightly").out
 
     assert "last verified" in whole
@@ -144,7 +144,7 @@ def test_an_edit_says_what_it_moves_and_how_to_move_it_back(place: Workplace):
 
 
 def test_an_edit_of_a_version_that_is_gone_changes_nothing(place: Workplace):
-    """S4: whoever was faster stays."""
+    """Whoever was faster stays."""
     create(place)
     place.duly("schedule", "pause", "nightly", "--reason", "x")
     late = place.duly("schedule", "edit", "nightly", "--when", "every day at 4", "--version", "1")
@@ -172,7 +172,7 @@ def test_what_is_deleted_can_be_restored_and_all_of_it_is_on_record(place: Workp
 
 
 def test_success_and_error_are_told_and_what_was_not_is_said(place: Workplace, store: SqliteStore):
-    """V1, V4: in the list, and for one schedule with the run, the reason and the last line."""
+    """In the list, and for one schedule with the run, the reason and the last line."""
     create(place)
     fresh = place.duly("schedule", "show", "nightly").out
     worker = PlayedWorker(store, tasks=("nightly_report",))
@@ -193,7 +193,7 @@ def test_success_and_error_are_told_and_what_was_not_is_said(place: Workplace, s
 
 
 def test_an_edit_of_a_cron_rule_is_undone_by_a_command(place: Workplace):
-    """S3: also where nothing in the rule is spread."""
+    """Also where nothing in the rule is spread."""
     place.duly("schedule", "create", "early", "--task", "nightly_report", "--when", "0 9 * * *")
     edited = place.duly("schedule", "edit", "early", "--when", "0 10 * * *")
 
@@ -201,7 +201,7 @@ def test_an_edit_of_a_cron_rule_is_undone_by_a_command(place: Workplace):
 
 
 def test_triggering_says_what_becomes_of_the_timetable(place: Workplace):
-    """S2: of a paused one nothing goes on."""
+    """Of a paused one nothing goes on."""
     create(place)
     going = place.duly("schedule", "trigger", "nightly").out
     place.duly("schedule", "pause", "nightly", "--reason", "holidays")
@@ -213,7 +213,7 @@ def test_triggering_says_what_becomes_of_the_timetable(place: Workplace):
 
 
 def test_an_instant_is_no_rule_and_is_told_so(place: Workplace):
-    """L6: the option that is meant is named."""
+    """The option that is meant is named."""
     answer = place.duly("schedule", "create", "nightly", "--task", "nightly_report", "--at", "9:00")
 
     assert 2 == answer.status

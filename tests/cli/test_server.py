@@ -1,4 +1,4 @@
-"""`duly server`: open to nobody by accident, and until it is told to stop (L1)."""
+"""`duly server`: open to nobody by accident, and until it is told to stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is refused
 
 
 def test_the_command_refuses_to_be_open(tmp_path):
-    """L1."""
     result = command("server", "--host", EVERYWHERE, folder=tmp_path)
 
     assert 2 == result.status
@@ -24,7 +23,7 @@ def test_the_command_refuses_to_be_open(tmp_path):
 
 
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
-    """L1: while nobody has a token, it prints a code that begins one session."""
+    """While nobody has a token, it prints a code that begins one session."""
     words = ["duly", "server", "--port=0", "--json"]
     with start_and_read(words, os.environ, tmp_path) as server:
         lines = [json.loads(read_line(server)) for _ in range(2)]

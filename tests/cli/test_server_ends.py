@@ -1,4 +1,4 @@
-"""A server ends within seconds of being told to, whatever its threads are at (R9)."""
+"""A server ends within seconds of being told to, whatever its threads are at."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def port_of(process: subprocess.Popen[str]) -> int:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_reads_that_take_too_long_are_broken_off(place, request, monkeypatch, kind):
-    """R9: requests have some seconds; then the store lets go of who reads, and all is over."""
+    """Requests have some seconds; then the store lets go of who reads, and all is over."""
     process, err = end_while_reading(place, request, monkeypatch, kind)
 
     assert 0 == process.returncode, err
@@ -150,7 +150,7 @@ def test_reads_that_take_too_long_are_broken_off(place, request, monkeypatch, ki
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_the_console_beside_what_runs_keeps_no_process_either(place, request, monkeypatch, kind):
-    """R9, U1: `duly dev` ends in good order, its workers first, and then who reads a page."""
+    """`duly dev` ends in good order, its workers first, and then who reads a page."""
     process, err = end_while_reading(place, request, monkeypatch, kind, "dev")
 
     assert 0 == process.returncode, err
@@ -159,7 +159,7 @@ def test_the_console_beside_what_runs_keeps_no_process_either(place, request, mo
 
 
 def test_a_thread_that_can_not_be_stopped_does_not_keep_the_process(place, request, monkeypatch):
-    """R9: ended as by a crash, which loses nothing that was acknowledged."""
+    """Ended as by a crash, which loses nothing that was acknowledged."""
     process, err = end_while_reading(place, request, monkeypatch, "stuck")
 
     assert 1 == process.returncode, err

@@ -1,4 +1,4 @@
-"""`duly init`, `duly config show`, `duly completion`: the first steps of a new user (U1, U4)."""
+"""`duly init`, `duly config show`, `duly completion`: the first steps of a new user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_what_init_writes_works(tmp_path: Path):
-    """U1: tasks that can be enqueued, and schedules that can be applied."""
+    """Tasks that can be enqueued, and schedules that can be applied."""
     place = {"DULY_APP": "tasks:app", "DULY_URL": ""}
     made = duly("init", folder=tmp_path)
     applied = duly("schedule", "apply", "-f", "schedules.toml", folder=tmp_path, **place)
@@ -26,7 +26,7 @@ def test_what_init_writes_works(tmp_path: Path):
 
 
 def test_init_overwrites_nothing(tmp_path: Path):
-    """L6: nothing is half done."""
+    """Nothing is half done."""
     (tmp_path / "schedules.toml").write_text("mine")
     shown = duly("init", "there", "--dry-run", folder=tmp_path)
     refused = duly("init", folder=tmp_path)
@@ -38,7 +38,7 @@ def test_init_overwrites_nothing(tmp_path: Path):
 
 
 def test_each_setting_says_where_it_comes_from(place: Workplace):
-    """L4: and no password is among them."""
+    """And no password is among them."""
     (place.folder / "own.py").write_text(
         "from duly.app import App\nfrom duly.config import Settings\n"
         "app = App('postgresql://me:canary@nowhere/db', settings=Settings(decisions_max=9))\n"
@@ -62,7 +62,7 @@ def test_each_setting_says_where_it_comes_from(place: Workplace):
 
 
 def test_bash_completes_commands_and_options(tmp_path: Path):
-    """U4: the script is one that bash can read, and knows commands of commands."""
+    """The script is one that bash can read, and knows commands of commands."""
     script = tmp_path / "duly.bash"
     script.write_text(duly("completion", "bash").out)
     asked = (
@@ -83,7 +83,7 @@ def test_a_shell_that_is_not_known_is_refused():
 
 
 def test_how_long_history_is_kept_is_shown_with_who_says_so(place: Workplace):
-    """D6: and what can't be read is one error."""
+    """And what can't be read is one error."""
     (place.folder / "own.py").write_text(
         "import duly\napp = duly.App(settings=duly.Settings(retention=('failed=forever',)))\n"
     )
@@ -101,7 +101,6 @@ def test_how_long_history_is_kept_is_shown_with_who_says_so(place: Workplace):
 
 
 def test_deleting_says_for_how_long_it_can_be_restored(place: Workplace):
-    """S3."""
     place.duly("schedule", "create", "hourly", "--task", "nightly_report", "--when", "1h")
     order = ("schedule", "delete", "hourly", "--reason", "r", "--yes")
 

@@ -1,4 +1,4 @@
-"""Threads of a dispatcher or a worker change over sooner than Python's own 5 ms (P1)."""
+"""Threads of a dispatcher or a worker change over sooner than Python's own 5 ms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ threading.Thread(target=note, daemon=True).start()
 def test_who_fires_and_who_claims_wait_for_other_threads_only_shortly(
     place: Workplace, command: str
 ):
-    """P1: what is due does not wait for 5 ms, again and again, behind a thread of its own."""
+    """What is due does not wait for 5 ms, again and again, behind a thread of its own."""
     (place.folder / "tasks.py").write_text(NOTED)
     process = place.start(command, "--app", "tasks:app", "--quiet")
     try:

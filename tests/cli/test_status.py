@@ -1,4 +1,4 @@
-"""`duly status`: how many schedules were judged, of how many (V4)."""
+"""`duly status`: how many schedules were judged, of how many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def test_it_is_said_how_many_schedules_were_asked_where_that_is_not_all(
     place: Workplace, store: SqliteStore
 ):
-    """V4: nobody takes the first hundred for all of them."""
+    """Nobody takes the first hundred for all of them."""
     for number in range(STALE_LOOKED_AT_MAX):
         steps.create(store, f"schedule {number:03}")
     all_of_them = place.duly("status")

@@ -1,4 +1,4 @@
-"""`duly db`, `duly status`, `duly audit`: what an operator asks (D5, U4, A2)."""
+"""`duly db`, `duly status`, `duly audit`: what an operator asks."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_schema_status_names_each_migration(place: Workplace):
 
 
 def test_a_migration_that_is_missing_is_shown_before_it_is_applied(place: Workplace):
-    """D5: an operator sees the SQL first."""
+    """An operator sees the SQL first."""
     place.duly("status")
     answer = place.duly("db", "migrate", "--dry-run")
 
@@ -82,7 +82,7 @@ def test_a_migration_that_is_missing_is_shown_before_it_is_applied(place: Workpl
 
 
 def test_the_audit_trail_says_who_did_what_from_where_and_why(place: Workplace):
-    """A2: also when somebody else asks later."""
+    """Also when somebody else asks later."""
     place.duly("schedule", "create", "nightly", *NIGHTLY)
     place.duly("schedule", "pause", "nightly", "--reason", "migration")
     told = place.duly("audit").out.splitlines()
@@ -105,7 +105,7 @@ def test_the_audit_trail_says_who_did_what_from_where_and_why(place: Workplace):
 
 
 def test_the_audit_trail_says_from_which_address_an_order_came_over_http(place: Workplace):
-    """A2: beside the way by which it came in."""
+    """Beside the way by which it came in."""
     with duly.App(f"sqlite:///{place.folder}/promises.db") as app:
         by = Actor("ci", "api", None, "203.0.113.9", "token:1")
         app.within(tenant="default", actor=by, is_confined=False).queues.pause("mail", reason="why")
@@ -116,7 +116,6 @@ def test_the_audit_trail_says_from_which_address_an_order_came_over_http(place: 
 
 
 def test_a_file_knows_no_roles(place: Workplace):
-    """L2, L6."""
     refused = place.duly("db", "access", "--role", "duly_server")
 
     assert 2 == refused.status
@@ -125,7 +124,7 @@ def test_a_file_knows_no_roles(place: Workplace):
 
 
 def test_an_audit_trail_that_was_tampered_with_is_exit_code_1(place: Workplace):
-    """A2: in the store, and in a file that was exported from it."""
+    """In the store, and in a file that was exported from it."""
     path = place.folder / "promises.db"
     place.duly("schedule", "create", "nightly", *NIGHTLY)
     store = SqliteStore(path)

@@ -1,4 +1,4 @@
-"""`duly token`: made, seen once, listed without the secret, revoked (L1, U4)."""
+"""`duly token`: made, seen once, listed without the secret, revoked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parts(text: str) -> TokenText:
 
 
 def test_a_token_is_made_listed_and_revoked_by_what_was_told(place: Workplace):
-    """L1, U4: the text alone is on standard output; how to revoke it stands beside."""
+    """The text alone is on standard output; how to revoke it stands beside."""
     made = place.duly("token", "create", "ci", "--role", "operator", "--tenant", "acme")
     token = parts(made.out.strip())
     listed = place.duly("token", "list")
@@ -47,7 +47,6 @@ def test_a_token_is_made_listed_and_revoked_by_what_was_told(place: Workplace):
 
 
 def test_a_program_reads_a_token_as_json(place: Workplace):
-    """U4."""
     made = place.duly("token", "create", "all", "--tenant", "*", "--expires", "never", "--json")
     token = parts(made.json["text"])
 
@@ -63,7 +62,7 @@ def test_a_program_reads_a_token_as_json(place: Workplace):
 
 
 def test_bad_orders_are_refused_with_what_to_do(place: Workplace):
-    """L6: one line, an exit code, and no token in it."""
+    """One line, an exit code, and no token in it."""
     made = place.duly("token", "create", "ci").out.strip()
     role = place.duly("token", "create", "ci", "--role", "root")
     expiry = place.duly("token", "create", "ci", "--expires", "2020-01-01T00:00Z")

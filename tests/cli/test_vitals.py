@@ -1,4 +1,4 @@
-"""`duly vitals`: triggers and completions side by side, as a person reads them (V1, V4, U4)."""
+"""`duly vitals`: triggers and completions side by side, as a person reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NIGHTLY = ("--task", "nightly_report", "--when", "every day at 2:30", "--tz", "E
 
 
 def test_each_schedule_is_shown_with_two_lights(place: Workplace, store: SqliteStore):
-    """V4: one is overdue, and says nothing about its work; the exit code is 1."""
+    """One is overdue, and says nothing about its work; the exit code is 1."""
     place.duly("schedule", "create", "nightly", *NIGHTLY)
     calm = place.duly("vitals")
     store.create_schedule(new_schedule(store.now() - 3 * HOUR_US, "hourly"))
@@ -32,7 +32,7 @@ def test_each_schedule_is_shown_with_two_lights(place: Workplace, store: SqliteS
 
 
 def test_all_that_is_known_of_one_is_shown(place: Workplace):
-    """V1: also when nothing has happened yet."""
+    """Also when nothing has happened yet."""
     place.duly("schedule", "create", "nightly", *NIGHTLY)
     told = place.duly("vitals", "nightly")
     tenant = place.duly("vitals", "--tenant", "--json")

@@ -1,4 +1,4 @@
-"""`duly worker list`, `drain`, `quarantine`, `release`: workers out of service and back (A1)."""
+"""`duly worker list`, `drain`, `quarantine`, `release`: workers out of service and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def joined(store: SqliteStore) -> str:
 
 
 def test_a_worker_is_drained_and_put_back(place: Workplace, store: SqliteStore):
-    """A1: what is said names it, what it holds, and how to take it back."""
+    """What is said names it, what it holds, and how to take it back."""
     work.queue(store)
     worker = joined(store)
     work.take(store, MemberId(int(worker)))
@@ -39,7 +39,6 @@ def test_a_worker_is_drained_and_put_back(place: Workplace, store: SqliteStore):
 
 
 def test_a_whole_host_is_put_into_quarantine(place: Workplace, store: SqliteStore):
-    """A1."""
     worker = joined(store)
 
     done = place.duly("worker", "quarantine", worker, "--host", "--reason", "it smokes")
@@ -56,7 +55,7 @@ def test_a_whole_host_is_put_into_quarantine(place: Workplace, store: SqliteStor
 
 
 def test_what_is_fenced_off_is_said(place: Workplace, store: SqliteStore):
-    """A1: it is no member any more then."""
+    """It is no member any more then."""
     worker = joined(store)
 
     done = place.duly("worker", "quarantine", worker, "--fence", "--reason", "it lies", "--json")
@@ -66,7 +65,6 @@ def test_what_is_fenced_off_is_said(place: Workplace, store: SqliteStore):
 
 
 def test_nobody_is_drained_who_is_not_there(place: Workplace):
-    """S3."""
     nobody = place.duly("worker", "drain", "99", "--reason", "why not")
     nonsense = place.duly("worker", "drain", "0", "--reason", "why not")
 

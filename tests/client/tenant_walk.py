@@ -1,4 +1,4 @@
-"""Every way into an application, and what another tenant finds there: nothing (L2, INV-20).
+"""Every way into an application, and what another tenant finds there: nothing (INV-20).
 
 Each public method of the application and of its parts is named in exactly one of four lists. One
 that is added and named in none of them fails the walk.

@@ -1,4 +1,4 @@
-"""Alerts in a program's hands: looking, taking note, silencing, rules and channels (V3)."""
+"""Alerts in a program's hands: looking, taking note, silencing, rules and channels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def raised(app, *conditions):
 
 
 def test_an_alert_tells_what_is_so_and_who_was_told(app):
-    """V3."""
     listed = raised(app)
     found = app.alerts.get(listed.id)
 
@@ -55,7 +54,7 @@ def test_an_alert_tells_what_is_so_and_who_was_told(app):
 
 
 def test_alerts_are_listed_by_state_and_kind(app):
-    """V3: those that are open, unless told."""
+    """Those that are open, unless told."""
     raised(app)
     raised(app, alerts.condition("queue b"))
 
@@ -70,7 +69,6 @@ def test_alerts_are_listed_by_state_and_kind(app):
 
 
 def test_somebody_takes_note(app):
-    """V3, A2."""
     alert = raised(app)
     with pytest.raises(UsageError, match="reason is missing"):
         app.alerts.acknowledge(alert.id, reason=None)
@@ -85,7 +83,7 @@ def test_somebody_takes_note(app):
 
 
 def test_a_silence_is_made_listed_and_ended(app, clock):
-    """V3, A2: for a while, or until an instant."""
+    """For a while, or until an instant."""
     made = app.alerts.silence(
         duration="2h", kind=["queue-age", "queue-depth"], subject="queue *", reason="deploy"
     )
@@ -118,7 +116,6 @@ def test_a_silence_is_made_listed_and_ended(app, clock):
     ],
 )
 def test_a_bad_silence_gets_one_clear_error(app, terms, field):
-    """V3."""
     with pytest.raises(UsageError) as caught:
         app.alerts.silence(reason="r", **terms)
 
@@ -126,7 +123,7 @@ def test_a_bad_silence_gets_one_clear_error(app, terms, field):
 
 
 def test_a_rule_is_set_changed_and_taken_back(app):
-    """V3, A2: what is not given stays."""
+    """What is not given stays."""
     usual = {one.name: one for one in app.alerts.rules()}
     app.alerts.set_rule("queue-age", threshold="1m", severity="page", reason="strict")
     app.alerts.set_rule("queue-age", hold_for="2m")
@@ -150,7 +147,7 @@ def test_a_rule_is_set_changed_and_taken_back(app):
 
 
 def test_who_was_slower_is_told_so(app):
-    """V3, S4: of rules, channels and silences; 0 stands for what nobody has set."""
+    """Of rules, channels and silences; 0 stands for what nobody has set."""
     first = app.alerts.set_rule("queue-age", threshold="1m", version=0)
     app.alerts.set_rule("queue-age", threshold="2m", version=first.version)
     channel = app.alerts.add_channel("ops", "log", version=0)
@@ -196,7 +193,7 @@ class Interrupted:
 
 
 def test_parts_that_somebody_else_sets_at_that_moment_stay(app, clock):
-    """V3, S4: it is decided anew."""
+    """It is decided anew."""
     store = Interrupted(app.store, partial(app.alerts.set_rule, "queue-age", hold_for="2m"))
     other = duly.App(store=store, clock=clock, actor="ben")
     made = other.alerts.set_rule("queue-age", threshold="1m")
@@ -205,7 +202,7 @@ def test_parts_that_somebody_else_sets_at_that_moment_stay(app, clock):
 
 
 def test_what_a_person_says_while_a_file_is_read_stays_said(app, clock, tmp_path):
-    """V3, S4: it is reported, as all that was set by hand."""
+    """It is reported, as all that was set by hand."""
     file, text = tmp_path / "alerts.toml", "[alerts.rules.queue-age]\nthreshold = '15m'\n"
     declaring(app.store, clock, file, text).reconcile()
     store = Interrupted(app.store, partial(app.alerts.set_rule, "queue-age", threshold="1m"))
@@ -217,7 +214,7 @@ def test_what_a_person_says_while_a_file_is_read_stays_said(app, clock, tmp_path
 
 
 def test_a_channel_is_added_tried_and_removed(app, caplog):
-    """V3: the log is there unless somebody says other."""
+    """The log is there unless somebody says other."""
     with caplog.at_level(logging.INFO, logger="duly.alerts"):
         made = app.alerts.add_channel("ops", "log", reason="for all")
         tried = app.alerts.test_channel("ops")
@@ -233,7 +230,7 @@ def test_a_channel_is_added_tried_and_removed(app, caplog):
 
 
 def test_what_people_say_is_what_the_watcher_goes_by(app, clock):
-    """V3: rules, channels and silences, from the next look on."""
+    """Rules, channels and silences, from the next look on."""
     guard = GuardRoom(app.store, clock)
     app.enqueue(app.task(name="remind")(lambda: None), queue="mail")
     app.alerts.set_rule("no-executions", threshold="20m", hold_for="0s", channels=["ops"])
@@ -252,7 +249,7 @@ def test_what_people_say_is_what_the_watcher_goes_by(app, clock):
 
 
 def test_a_tenant_sees_and_silences_its_own(app):
-    """L2: and neither rules nor channels, which are everybody's."""
+    """And neither rules nor channels, which are everybody's."""
     raised(app, alerts.condition("schedule x", tenant="acme"), alerts.condition())
     ours = app.within(tenant="acme", actor="ada")
     made = ours.alerts.silence(duration="1h", reason="r")
@@ -294,7 +291,7 @@ def declaring(store, clock, path, text):
 
 
 def test_rules_and_channels_can_be_declared(app, clock, tmp_path):
-    """V3, S9: made so at start-up, once; and changed with the file."""
+    """Made so at start-up, once; and changed with the file."""
     file = tmp_path / "alerts.toml"
     reports = [
         declaring(app.store, clock, file, text).reconcile()
@@ -315,7 +312,7 @@ def test_rules_and_channels_can_be_declared(app, clock, tmp_path):
 
 
 def test_what_was_set_by_hand_is_not_taken_over(app, clock, tmp_path):
-    """S9: it is reported, and the rest is made so."""
+    """It is reported, and the rest is made so."""
     app.alerts.set_rule("queue-age", threshold=7)
     report = declaring(app.store, clock, tmp_path / "a.toml", DECLARED).reconcile()
 
@@ -335,7 +332,6 @@ def test_what_was_set_by_hand_is_not_taken_over(app, clock, tmp_path):
     ],
 )
 def test_a_bad_declaration_gets_one_clear_error(app, clock, tmp_path, text, field):
-    """V3, S9."""
     with pytest.raises(UsageError) as caught:
         declaring(app.store, clock, tmp_path / "a.toml", text)
 

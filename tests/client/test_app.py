@@ -1,4 +1,4 @@
-"""The application: its store, its transactions, and the same surface awaited (D1, D3)."""
+"""The application: its store, its transactions, and the same surface awaited."""
 
 from __future__ import annotations
 
@@ -151,7 +151,6 @@ def test_threads_that_come_together_open_one_store():
 
 
 def test_a_promise_outlives_the_program(tmp_path):
-    """D1."""
     url = f"sqlite:///{tmp_path}/duly.db"
     with duly.App(url) as app:
         report = app.task(name="report")(lambda: None)
@@ -164,7 +163,6 @@ def test_a_promise_outlives_the_program(tmp_path):
 
 
 def test_what_is_ordered_in_a_transaction_commits_with_it(app, tasks):
-    """D3."""
     with app.transaction() as tx:
         promised = app.enqueue(tasks.remind.bind(1), delay="1h", connection=tx)
         app.enqueue_many([tasks.report] * 2, connection=tx)
@@ -251,7 +249,7 @@ def test_an_awaited_order_is_refused_like_any_other(app, tasks):
 
 
 def test_a_transaction_can_be_awaited(app, tasks):
-    """D3: all of it happens on one thread, which is another one than the event loop's."""
+    """All of it happens on one thread, which is another one than the event loop's."""
 
     async def order() -> UUID:
         async with app.aio.transaction() as tx:

@@ -1,4 +1,4 @@
-"""What was so then: told where what is stored can tell it, and never guessed (A4, U4)."""
+"""What was so then: told where what is stored can tell it, and never guessed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def states(app: duly.App, at: int, **options: Any) -> dict[str, str]:
 
 
 def test_a_run_is_told_as_it_was_at_each_instant(app, kept):
-    """A4: made, waiting, running, waiting, running, over; and what is not kept is not guessed."""
+    """Made, waiting, running, waiting, running, over; and what is not kept is not guessed."""
     store, clock = kept
     moments = [store.now()]
 
@@ -68,7 +68,7 @@ def test_a_run_is_told_as_it_was_at_each_instant(app, kept):
 
 
 def test_a_dead_run_that_nobody_has_brought_back_was_dead_then(app, kept):
-    """A4: also one that was discarded since, as nothing but a dead run can be."""
+    """Also one that was discarded since, as nothing but a dead run can be."""
     store, clock = kept
     run = str(UUID(bytes=work.make_dead(store, "a")))
     clock.advance(MINUTE_US)
@@ -84,14 +84,14 @@ def test_a_dead_run_that_nobody_has_brought_back_was_dead_then(app, kept):
 
 
 def test_what_says_how_runs_are_now_is_refused(app):
-    """L6: a list that mixes then and now would be wrong."""
+    """A list that mixes then and now would be wrong."""
     for options in (RunOptions(cause="lost"), RunOptions(worker=1), RunOptions(until="now")):
         with pytest.raises(UsageError, match="leave it out with --as-of"):
             find_runs_then(app, options, (5, ()), from_microseconds(app.store.now()))
 
 
 def test_a_schedule_is_told_as_its_last_order_had_left_it(app, kept):
-    """A2, S4: its rule, its policies and its state; before it was made there is nothing."""
+    """Its rule, its policies and its state; before it was made there is nothing."""
     store, clock = kept
     before = store.now()
     clock.advance(MINUTE_US)

@@ -1,4 +1,4 @@
-"""Backfills in a program's hands (M2)."""
+"""Backfills in a program's hands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def close_books(app: duly.App) -> Any:
 
 
 def test_a_plan_shows_the_exact_occurrences_and_makes_nothing(app: duly.App):
-    """M2."""
     with virtual_time(app, START):
         app.schedules.create("close", close_books(app), every("1h"))
 
@@ -43,7 +42,7 @@ def test_a_plan_shows_the_exact_occurrences_and_makes_nothing(app: duly.App):
 
 
 def test_what_is_missing_is_made_and_done(app: duly.App):
-    """M2: at its rate, one at a time, and a second time nothing is left to do."""
+    """At its rate, one at a time, and a second time nothing is left to do."""
     with virtual_time(app, START) as clock:
         app.schedules.create("close", close_books(app), every("1h"))
         made = app.backfills.create("close", **SPAN, per_minute=6, runs=5, reason="new report")
@@ -60,7 +59,6 @@ def test_what_is_missing_is_made_and_done(app: duly.App):
 
 
 def test_it_is_paused_throttled_resumed_and_called_off(app: duly.App):
-    """M2, A1."""
     with virtual_time(app, START) as clock:
         app.schedules.create("close", close_books(app), every("1h"))
         made = app.backfills.create("close", **SPAN, per_minute=1)
@@ -99,7 +97,7 @@ def test_it_is_paused_throttled_resumed_and_called_off(app: duly.App):
     ],
 )
 def test_what_can_not_be_is_refused_by_its_field(app: duly.App, parts: dict[str, Any], field: str):
-    """L6: and nothing is written."""
+    """And nothing is written."""
     with virtual_time(app, START):
         app.schedules.create("close", close_books(app), every("1h"))
 
@@ -116,7 +114,7 @@ def test_what_can_not_be_is_refused_by_its_field(app: duly.App, parts: dict[str,
     ids=["one", "list", "set", "iter"],
 )
 def test_what_is_filled_is_said_in_one_word_or_several(app: duly.App, classes: Any):
-    """L6: however they are handed over, they are those that were said."""
+    """However they are handed over, they are those that were said."""
     with virtual_time(app, START):
         app.schedules.create("close", close_books(app), every("1h"))
 
@@ -124,7 +122,7 @@ def test_what_is_filled_is_said_in_one_word_or_several(app: duly.App, classes: A
 
 
 def test_a_plan_that_has_changed_is_not_carried_out(app: duly.App):
-    """M2: what a person agreed to is what is made."""
+    """What a person agreed to is what is made."""
     with virtual_time(app, START):
         app.schedules.create("close", close_books(app), every("1h"))
 
@@ -133,13 +131,12 @@ def test_a_plan_that_has_changed_is_not_carried_out(app: duly.App):
 
 
 def test_what_is_not_there_is_not_found(app: duly.App):
-    """L6."""
     with virtual_time(app, START), pytest.raises(NotFound, match="backfill"):
         app.backfills.get("019a8a5c-7d00-7c3e-9b1f-0a2b3c4d5e6f")
 
 
 def test_the_same_id_again_is_the_same_order(app: duly.App):
-    """M2, D1: whoever has lost the answer asks again, and makes no second one."""
+    """Whoever has lost the answer asks again, and makes no second one."""
     with virtual_time(app, START) as clock:
         close = close_books(app)
         app.schedules.create("close", close, every("1h"))

@@ -1,4 +1,4 @@
-"""Orders about many things: a frozen set, a look at what would happen, and just that (A1, UX 39)."""
+"""Orders about many things: a frozen set, a look at what would happen, and just that."""
 
 from __future__ import annotations
 
@@ -49,10 +49,9 @@ def dead(store, *names: str) -> list[UUID]:
 
 
 class TestRerunningMany:
-    """`app.selections.rerun`: replay by a person, which is never a retry (A3)."""
+    """`app.selections.rerun`: replay by a person, which is never a retry."""
 
     def test_each_is_run_once_more_as_another_run_with_its_own_entry(self, app, store):
-        """A1, A2, A3."""
         ids = dead(store, "a", "b")
         frozen = app.selections.freeze()
         preview = app.selections.preview(frozen.id, "rerun")
@@ -78,7 +77,7 @@ class TestRerunningMany:
         ]
 
     def test_the_same_order_given_again_makes_nothing_more(self, app, store):
-        """D1: whoever got no answer asks again."""
+        """Whoever got no answer asks again."""
         dead(store, "a", "b")
         frozen = app.selections.freeze()
 
@@ -89,7 +88,7 @@ class TestRerunningMany:
         assert 2 == len(app.runs.list(origin="rerun"))
 
     def test_the_line_of_each_tells_what_repeats_it(self, app, clock):
-        """A3: however many of one task and instant were repeated by one order."""
+        """However many of one task and instant were repeated by one order."""
         many = [app.call("remind") for _ in range(LINE_MAX + 1)]
         for one in app.enqueue_many(many):
             app.runs.cancel(one.id)
@@ -105,7 +104,7 @@ class TestRerunningMany:
     def test_one_that_is_removed_while_it_is_looked_at_stops_none_of_the_others(
         self, app, store, monkeypatch
     ):
-        """A1, D6: what is told of each is told, whatever retention does meanwhile."""
+        """What is told of each is told, whatever retention does meanwhile."""
         gone, *others = dead(store, "a", "b", "c")
         frozen = app.selections.freeze()
         looks = []
@@ -123,7 +122,7 @@ class TestRerunningMany:
         assert {*others} <= {one.id for one in done if one.is_done}
 
     def test_an_id_of_an_order_is_of_one_run(self, app):
-        """D1, L6: two of one task and instant are two, whoever repeats them under one id."""
+        """Two of one task and instant are two, whoever repeats them under one id."""
         first, second = (one.id for one in app.enqueue_many([app.call("remind")] * 2))
         for one in (first, second):
             app.runs.cancel(one)
@@ -136,7 +135,7 @@ class TestRerunningMany:
         assert [first] == [one.root for one in app.runs.list(origin="rerun")]
 
     def test_what_changed_since_it_was_seen_is_told_and_left_alone(self, app, store, clock):
-        """A1: retried, tried once more, discarded, or run once more by somebody else."""
+        """Retried, tried once more, discarded, or run once more by somebody else."""
         ids = dead(store, "a", "b", "c", "d")
         clock.advance(HOUR_US)
         frozen = app.selections.freeze()
@@ -164,7 +163,7 @@ class TestRerunningMany:
         assert 1 == len(app.runs.list(origin="rerun"))
 
     def test_of_one_line_one_run_is_repeated(self, app, store, clock):
-        """A3: a run and what repeated it, both dead, do the same work."""
+        """A run and what repeated it, both dead, do the same work."""
         (first,) = dead(store, "a")
         again = app.inbox.rerun(first, reason="again")
         worker = work.join_worker(store)
@@ -180,7 +179,7 @@ class TestRerunningMany:
         assert [one.id for one in preview.first] == [one.id for one in done if one.is_done]
 
     def test_a_schedule_that_lets_one_go_at_a_time_gets_one(self, app, store, clock):
-        """O1: the preview says so, and which one."""
+        """The preview says so, and which one."""
         app.schedules.create("hourly", app.call("remind"), every("1h"), overlap="skip")
         for _ in range(2):
             app.schedules.trigger("hourly")
@@ -201,7 +200,7 @@ class TestRerunningMany:
         assert 0 == last.touched
 
     def test_what_may_do_something_twice_is_never_done_in_bulk(self, app, store):
-        """E3: it is confirmed for one run alone; a repair does only the rest."""
+        """It is confirmed for one run alone; a repair does only the rest."""
         claimed = effects.in_doubt(store, "a")
         run_id = UUID(bytes=claimed.record.id)
         app.inbox.reconcile(run_id, is_done=False, reason="looked")
@@ -215,7 +214,6 @@ class TestRerunningMany:
         assert "repair" == app.runs.get(done.made).origin
 
     def test_blocked_tasks_and_doubts_are_left_alone(self, app, store):
-        """A1."""
         effects.in_doubt(store, "a")
         dead(store, "b")
         frozen = app.selections.freeze(state=["dead", "ambiguous"])
@@ -232,7 +230,6 @@ class TestSkippingMany:
     """`app.selections.skip`: nobody does more about runs in doubt."""
 
     def test_each_in_doubt_is_skipped_and_others_are_told(self, app, store):
-        """A1, A2, E5."""
         doubtful = [UUID(bytes=effects.in_doubt(store, name).record.id) for name in ("a", "b", "c")]
         (other,) = dead(store, "d")
         frozen = app.selections.freeze(ids=[*doubtful, other])
@@ -250,7 +247,7 @@ class TestSkippingMany:
         assert 2 == len(settled)
 
     def test_a_doubt_of_another_attempt_is_not_the_one_that_was_seen(self, app, store):
-        """E5: it was tried again, and ended in doubt again."""
+        """It was tried again, and ended in doubt again."""
         first = effects.in_doubt(store, "a")
         run_id = UUID(bytes=first.record.id)
         frozen = app.selections.freeze(state="ambiguous")
@@ -277,7 +274,7 @@ class TestSchedules:
         return names
 
     def test_those_that_were_seen_are_paused_and_resumed_with_an_entry_each(self, app, names):
-        """A1, A2: what is made meanwhile is not in the set."""
+        """What is made meanwhile is not in the set."""
         frozen = app.schedule_selections.freeze(name_prefix="mail-")
         app.schedules.create("mail-d", app.call("remind"), every("1h"))
 
@@ -297,7 +294,7 @@ class TestSchedules:
         assert ["active"] * 5 == [one.status for one in app.schedules.list()]
 
     def test_what_changed_since_it_was_seen_is_told_and_left_alone(self, app, names):
-        """A1, S4: paused, edited or deleted by somebody; each with its reason."""
+        """Paused, edited or deleted by somebody; each with its reason."""
         app.schedules.pause("mail-c", reason="before")
         frozen = app.schedule_selections.freeze()
         ben = app.within(tenant=TENANT_DEFAULT, actor="ben")
@@ -323,7 +320,7 @@ class TestSchedules:
         )
 
     def test_the_same_order_given_again_tells_what_it_has_done(self, app, names, monkeypatch):
-        """A1, D1: after a server died in the middle, nobody is told that he was in his own way."""
+        """After a server died in the middle, nobody is told that he was in his own way."""
         frozen = app.schedule_selections.freeze(name_prefix="mail-")
         orders = app.schedule_selections
 
@@ -355,7 +352,7 @@ class TestSchedules:
         assert [3, 3] == [len(entries(app, f"schedule.{one}")) for one in ("paused", "resumed")]
 
     def test_another_order_is_not_taken_for_the_same(self, app, names):
-        """A1, S4: for another reason, until another date, by somebody else, or once more changed."""
+        """For another reason, until another date, by somebody else, or once more changed."""
         frozen = app.schedule_selections.freeze()
         ben = app.within(tenant=TENANT_DEFAULT, actor="ben")
         app.schedules.pause("close", reason="another")
@@ -373,7 +370,6 @@ class TestSchedules:
         assert not any(one.is_done for one in done)
 
     def test_they_resume_by_themselves_where_that_is_said(self, app, names, clock):
-        """S3."""
         frozen = app.schedule_selections.freeze(schedules=["close", "close"])
         app.schedule_selections.pause(
             frozen.id, reason="deploy", until="2099-01-01T00:00Z", missed="misfire"
@@ -393,7 +389,6 @@ class TestSchedules:
         ],
     )
     def test_a_bad_order_touches_none_of_them(self, app, names, terms, message):
-        """L6."""
         frozen = app.schedule_selections.freeze()
 
         with pytest.raises((UsageError, Conflict), match=message):
@@ -402,7 +397,7 @@ class TestSchedules:
         assert [] == entries(app, "schedule.paused")
 
     def test_more_than_one_order_takes_are_refused(self, app, names, monkeypatch):
-        """A1: nobody believes that a part is all."""
+        """Nobody believes that a part is all."""
         from duly.client import selections
 
         monkeypatch.setattr(selections, "ONE_BY_ONE_MAX", 3)
@@ -418,7 +413,7 @@ class TestSets:
     """What every frozen set promises."""
 
     def test_a_set_of_one_kind_is_not_there_for_the_other(self, app, store):
-        """L6: an order can't mean schedules and find runs."""
+        """An order can't mean schedules and find runs."""
         dead(store, "a")
         runs = app.selections.freeze().id
         schedules = app.schedule_selections.freeze().id
@@ -429,7 +424,7 @@ class TestSets:
             app.selections.rerun(schedules, reason="r")
 
     def test_one_that_is_named_alone_is_that_one(self, app, store):
-        """A1, L6: a name is not one for each of its letters; what names nothing is refused."""
+        """A name is not one for each of its letters; what names nothing is refused."""
         for name in ("a", "b", "ab"):
             app.schedules.create(name, app.call("remind"), every("1h"))
         (run,) = dead(store, "a")
@@ -447,7 +442,6 @@ class TestSets:
                 order()
 
     def test_many_are_confirmed_by_their_number(self, app, store, monkeypatch):
-        """UX 39."""
         dead(store, "a", "b")
         monkeypatch.setattr(selections, "CONFIRMED_ABOVE", 1)
         frozen = app.selections.freeze()
@@ -458,7 +452,6 @@ class TestSets:
         assert 2 == len(app.selections.rerun(frozen.id, reason="r", confirm=2))
 
     def test_nobody_orders_about_many_without_a_reason(self, app, store):
-        """A2."""
         dead(store, "a")
         frozen = app.selections.freeze()
 
@@ -467,7 +460,7 @@ class TestSets:
                 order(frozen.id, reason="")
 
     def test_more_than_one_order_takes_one_by_one_are_refused(self, app, store, monkeypatch):
-        """L6: bounded."""
+        """Bounded."""
         dead(store, "a", "b")
         monkeypatch.setattr(selections, "ONE_BY_ONE_MAX", 1)
         frozen = app.selections.freeze()
@@ -510,7 +503,6 @@ class TestSets:
         assert [True] == [one.is_done for one in app.selections.discard(frozen.id, reason="r")]
 
     def test_an_order_that_there_is_not_is_refused(self, app, store):
-        """L6."""
         dead(store, "a")
 
         with pytest.raises(UsageError, match="is not what can be ordered about runs"):

@@ -1,4 +1,4 @@
-"""Checks of results and the scope of runs (E6)."""
+"""Checks of results and the scope of runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def of_task(app: duly.App, task: str) -> duly.Run:
 
 
 def test_a_run_that_succeeded_is_checked_and_both_are_facts_of_their_own():
-    """E6: the check is a run of its own, that says which run it is about."""
+    """The check is a run of its own, that says which run it is about."""
     app, seen = duly.App("memory:"), []
 
     @app.task
@@ -59,7 +59,7 @@ def test_a_run_that_succeeded_is_checked_and_both_are_facts_of_their_own():
 def test_a_check_settles_a_run_in_doubt_only_when_it_is_sure(
     verdict: Verdict, state: str, attempts: int
 ):
-    """E6, INV-11."""
+    """INV-11."""
     app = duly.App("memory:")
 
     @app.task(effects="unsafe", retry=Retry(attempts=1))
@@ -81,7 +81,6 @@ def test_a_check_settles_a_run_in_doubt_only_when_it_is_sure(
 
 
 def test_a_run_can_be_checked_on_demand():
-    """E6."""
     app, findings = duly.App("memory:"), [False, True]
 
     @app.task
@@ -105,7 +104,6 @@ def test_a_run_can_be_checked_on_demand():
 
 
 def test_a_task_without_a_check_says_so():
-    """E6."""
     app = duly.App("memory:")
 
     @app.task
@@ -120,7 +118,7 @@ def test_a_task_without_a_check_says_so():
 
 
 def test_a_check_that_is_declared_later_looks_at_older_runs():
-    """E6, A3: at one that was in doubt before there was a check, too; and it says which it is of."""
+    """At one that was in doubt before there was a check, too; and it says which it is of."""
     app = duly.App("memory:")
 
     @app.task(effects="unsafe")
@@ -150,7 +148,7 @@ def test_a_check_that_is_declared_later_looks_at_older_runs():
 
 
 def test_what_a_check_found_of_an_earlier_doubt_advises_nothing_about_this_one():
-    """E5, INV-11: it was absent then; since then it was tried again."""
+    """INV-11: it was absent then; since then it was tried again."""
     app = duly.App("memory:")
 
     @app.task(effects="unsafe")
@@ -175,7 +173,7 @@ def test_what_a_check_found_of_an_earlier_doubt_advises_nothing_about_this_one()
 
 
 def test_what_is_still_to_end_is_not_checked():
-    """E6: there is no result yet."""
+    """There is no result yet."""
     app = duly.App("memory:")
 
     @app.task
@@ -191,7 +189,7 @@ def test_what_is_still_to_end_is_not_checked():
 
 
 def test_what_a_run_was_to_do_and_what_is_missing():
-    """E6: items are the line's, so that a retry goes on with them."""
+    """Items are the line's, so that a retry goes on with them."""
     app = duly.App("memory:")
 
     @app.task(retry=Retry(attempts=2, base="1s"))
@@ -212,7 +210,7 @@ def test_what_a_run_was_to_do_and_what_is_missing():
 
 
 def test_a_retry_does_what_remains():
-    """E6: what is said to be done, and stored or not yet, does not remain; the rest does, in order."""
+    """What is said to be done, and stored or not yet, does not remain; the rest does, in order."""
     app, left = duly.App("memory:"), []
 
     @app.task(retry=Retry(attempts=3, base="1s"))
@@ -234,7 +232,6 @@ def test_a_retry_does_what_remains():
 
 
 def test_a_number_is_enough():
-    """E6."""
     app = duly.App("memory:")
 
     @app.task
@@ -267,7 +264,7 @@ class TestTenants:
         return app
 
     def test_runs_of_every_tenant_are_checked(self, app):
-        """E6, L2: by the same program, each in its own tenant, when asked for as well."""
+        """By the same program, each in its own tenant, when asked for as well."""
         with virtual_time(app, START) as clock:
             acme = app.within(tenant="acme", actor="anna")
             for one in (app, acme):
@@ -288,7 +285,7 @@ class TestTenants:
             assert "anna" == asked.actor
 
     def test_nobody_has_anothers_run_checked(self, app):
-        """L2: neither by asking for it, nor by giving the check another's run to look at."""
+        """Neither by asking for it, nor by giving the check another's run to look at."""
         with virtual_time(app, START) as clock:
             theirs = app.enqueue(app.call("close_books"))
             clock.advance("1m")
@@ -304,7 +301,7 @@ class TestTenants:
             assert "dead" == acme.runs.get(given.id).state
 
     def test_a_name_for_orders_changes_nobody_elses_checks(self, app):
-        """A2: who acts under another name, or rehearses, has the same tasks."""
+        """Who acts under another name, or rehearses, has the same tasks."""
         with virtual_time(app, START) as clock:
             app.acting_as("ben", "cli", tenant="acme")
             app.rehearsing()

@@ -1,4 +1,4 @@
-"""Declared schedules: read whole, reconciled, and what a person did stays done (S9, L6)."""
+"""Declared schedules: read whole, reconciled, and what a person did stays done."""
 
 from __future__ import annotations
 

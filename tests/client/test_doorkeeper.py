@@ -1,4 +1,4 @@
-"""At the door: who is let in, for how long that is remembered, and what is told of the others (L1)."""
+"""At the door: who is let in, for how long that is remembered, and what is told of the others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def refusals(app):
 
 
 def test_who_comes_with_a_token_is_its_principal(app, door, token):
-    """L1: with its tenant and its role."""
+    """With its tenant and its role."""
     principal = door.authenticate(token.text)
 
     assert ("acme", "ci", Role.OPERATOR, PrincipalKind.TOKEN, token.token.id.bytes) == (
@@ -57,26 +57,23 @@ def test_who_comes_with_a_token_is_its_principal(app, door, token):
 
 @pytest.mark.parametrize("text", [None, "", "duly", "x" * 100_000, "Bearer duly_x", "\ud800"])
 def test_what_is_no_token_opens_nothing(door, text):
-    """L1, L6."""
     assert refused(door.authenticate, text) in {"no token was sent", "that is not a token"}
 
 
 def test_a_token_of_another_store_opens_nothing(door):
-    """L1."""
     strange = make_token(SeededDraws(9).draw(DRAWN_BYTES))
 
     assert "the token is not known here" == refused(door.authenticate, strange.text)
 
 
 def test_a_prefix_alone_opens_nothing(door, token):
-    """L1: with another secret and its right checksum, it is like any unknown one."""
+    """With another secret and its right checksum, it is like any unknown one."""
     other = make_token(SeededDraws(9).draw(DRAWN_BYTES))._replace(prefix=token.token.prefix)
 
     assert "the token is not known here" == refused(door.authenticate, other.text)
 
 
 def test_a_token_that_has_expired_opens_nothing(app, door, clock):
-    """L1."""
     brief = app.tokens.create("ci", expires="1h")
     assert door.authenticate(brief.text)
     clock.advance("1h")
@@ -85,7 +82,7 @@ def test_a_token_that_has_expired_opens_nothing(app, door, clock):
 
 
 def test_a_revoked_token_opens_nothing_within_a_second_wherever_it_is_shown(app, token, clock):
-    """L1: whoever let it in a moment ago asks again half a second later."""
+    """Whoever let it in a moment ago asks again half a second later."""
     doors = [app.doorkeeper() for _ in range(2)]
     for door in doors:
         assert door.authenticate(token.text)
@@ -143,7 +140,7 @@ class TestCosts:
         assert 2 == store.asked["find_token"]
 
     def test_a_refusal_is_never_remembered(self, store, app, door):
-        """L1: who has a token made comes in at once."""
+        """Who has a token made comes in at once."""
         strange = make_token(SeededDraws(9).draw(DRAWN_BYTES))
         for _ in range(3):
             refused(door.authenticate, strange.text)
@@ -162,7 +159,7 @@ class TestCosts:
         assert len(door._known) <= REMEMBERED_MAX  # noqa: SLF001 - what nobody sees grows
 
     def test_a_use_is_written_once_in_a_minute(self, store, app, door, token, clock):
-        """L1: also when it is used all the time."""
+        """Also when it is used all the time."""
         for _ in range(120):
             door.authenticate(token.text)
             clock.advance("1s")
@@ -177,7 +174,7 @@ class TestCosts:
         assert 1 == store.asked["use_token"]
 
     def test_refusals_are_told_together_once_in_a_minute(self, store, app, door, clock):
-        """L1: a million tries are a few entries, and none is forgotten."""
+        """A million tries are a few entries, and none is forgotten."""
         strange = make_token(SeededDraws(9).draw(DRAWN_BYTES)).text
         for _ in range(50):
             refused(door.authenticate, strange)
@@ -193,7 +190,7 @@ class TestCosts:
         assert [{"malformed": 1}, {"unknown": 50, "malformed": 50}, {"unknown": 1}] == refusals(app)
 
     def test_refusals_are_told_with_the_addresses_they_came_from(self, app, door, clock):
-        """L1, A2: who tries, from where, and how often."""
+        """Who tries, from where, and how often."""
         refused(door.authenticate, "nonsense", "192.0.2.1")
         for address in ("192.0.2.1", "192.0.2.1", "2001:db8::7", None):
             refused(door.session, "nonsense", address)
@@ -205,7 +202,7 @@ class TestCosts:
         assert {"192.0.2.1": 2, "192.0.2.9": 1, "2001:db8::7": 1} == told["from"]
 
     def test_a_crowd_of_addresses_is_told_in_one_bounded_entry(self, store, app, door):
-        """L1: a flood of bad tokens, from wherever, fills neither memory nor store; none is lost."""
+        """A flood of bad tokens, from wherever, fills neither memory nor store; none is lost."""
         store.is_away = True
         for number in range(ADDRESSES_MAX + 500):
             refused(door.authenticate, "nonsense", f"198.51.{number // 250}.{number % 250}")
@@ -246,7 +243,6 @@ class TestCosts:
 
 
 def test_a_session_is_begun_with_a_token_and_ends_with_it(app, door, token, clock):
-    """L1."""
     begun = door.begin_session(token.text)
     principal = door.session(begun.secret)
 
@@ -263,7 +259,7 @@ def test_a_session_is_begun_with_a_token_and_ends_with_it(app, door, token, cloc
 
 
 def test_a_session_is_over_at_once_when_its_browser_ends_it(door, token):
-    """L1: what was remembered of it is forgotten."""
+    """What was remembered of it is forgotten."""
     begun = door.begin_session(token.text)
     assert door.session(begun.secret)
 
@@ -273,7 +269,7 @@ def test_a_session_is_over_at_once_when_its_browser_ends_it(door, token):
 
 
 def test_a_session_is_on_record_with_address_and_token(app, door, token):
-    """A2: who began and ended it, by what, and from where."""
+    """Who began and ended it, by what, and from where."""
     begun = door.begin_session(token.text, "192.0.2.1")
     principal = door.session(begun.secret)
     door.end_session(begun.secret, "192.0.2.2")
@@ -292,7 +288,6 @@ def test_a_session_is_on_record_with_address_and_token(app, door, token):
 
 
 def test_a_token_is_no_session_and_a_session_no_token(door, token):
-    """L1."""
     begun = door.begin_session(token.text)
     door.authenticate(token.text)
 
@@ -301,7 +296,7 @@ def test_a_token_is_no_session_and_a_session_no_token(door, token):
 
 
 def test_a_code_begins_one_session_of_an_admin(door):
-    """L1: the first way in, before there is any token."""
+    """The first way in, before there is any token."""
     code = door.make_code()
     principal = door.session(door.spend_code(code).secret)
 
@@ -312,7 +307,6 @@ def test_a_code_begins_one_session_of_an_admin(door):
 
 
 def test_a_code_is_worth_nothing_a_while_later(door, clock):
-    """L1."""
     code = door.make_code()
     clock.advance("15m")
 
@@ -331,7 +325,7 @@ def test_a_doorkeeper_is_asked_through_the_application(app):
 
 
 def test_no_secret_is_anywhere_in_a_stores_files(tmp_path, clock):
-    """L1: neither of a token, nor of a session, nor of a code; in what was written or left over."""
+    """Neither of a token, nor of a session, nor of a code; in what was written or left over."""
     folder = tmp_path / "store"
     folder.mkdir()
     app = duly.App(f"sqlite:///{folder}/duly.db", clock=clock)

@@ -1,4 +1,4 @@
-"""Effects in a task's own words, on a worker, in virtual time (E2, E3)."""
+"""Effects in a task's own words, on a worker, in virtual time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def the_run(app: duly.App) -> duly.Run:
 
 
 def test_what_is_done_once_is_not_done_by_a_retry():
-    """E3: its result is kept, and given to the next attempt."""
+    """Its result is kept, and given to the next attempt."""
     app, sent = new_app(), []
 
     def send(attempt: int) -> dict[str, int]:
@@ -52,7 +52,7 @@ def test_what_is_done_once_is_not_done_by_a_retry():
 
 
 def test_an_unsafe_task_that_fails_beyond_its_boundary_is_ambiguous():
-    """E2, INV-11."""
+    """INV-11."""
     app = new_app()
 
     @app.task(retry=ONCE_MORE, effects="unsafe")
@@ -70,7 +70,6 @@ def test_an_unsafe_task_that_fails_beyond_its_boundary_is_ambiguous():
 
 
 def test_before_its_boundary_an_unsafe_task_is_tried_again():
-    """E2."""
     app = new_app()
 
     @app.task(retry=ONCE_MORE, effects="unsafe")
@@ -88,7 +87,6 @@ def test_before_its_boundary_an_unsafe_task_is_tried_again():
 
 
 def test_code_that_is_certain_that_nothing_happened_is_tried_again():
-    """E2."""
     app = new_app()
 
     @app.task(retry=ONCE_MORE, effects="unsafe")
@@ -107,7 +105,7 @@ def test_code_that_is_certain_that_nothing_happened_is_tried_again():
 
 
 def test_all_of_an_unsafe_task_that_takes_no_run_is_its_effect():
-    """E1, E2: it can't ask, so permission is taken before it begins."""
+    """It can't ask, so permission is taken before it begins."""
     app = new_app()
 
     @app.task(retry=ONCE_MORE, effects="unsafe")
@@ -127,7 +125,7 @@ def test_all_of_an_unsafe_task_that_takes_no_run_is_its_effect():
 
 
 def test_an_effect_that_is_done_is_refused():
-    """E3: the code is told so."""
+    """The code is told so."""
     app, told = new_app(), []
 
     @app.task(retry=ONCE_MORE)
@@ -149,7 +147,7 @@ def test_an_effect_that_is_done_is_refused():
 
 @pytest.mark.parametrize("effects", ["idempotent", "unsafe"])
 def test_code_that_does_not_know_what_to_do_about_a_done_effect_is_not_tried_again(effects: str):
-    """E3, B1: no attempt could get further, so none of the budget is spent on it."""
+    """No attempt could get further, so none of the budget is spent on it."""
     app = new_app()
 
     @app.task(retry=Retry(attempts=9, base="1s"), effects=effects)
@@ -168,7 +166,6 @@ def test_code_that_does_not_know_what_to_do_about_a_done_effect_is_not_tried_aga
 
 
 def test_async_tasks_await_the_same():
-    """E2, E3."""
     app, sent = new_app(), []
 
     async def send() -> str:

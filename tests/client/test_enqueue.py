@@ -1,4 +1,4 @@
-"""Delayed runs: promised, moved, cancelled, replaced; and what is refused (S1, S2, D1, L6)."""
+"""Delayed runs: promised, moved, cancelled, replaced; and what is refused."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_same_order_with_the_same_id_makes_one_run(app, tasks):
 
 
 def test_many_with_the_same_ids_again_are_the_same_order(app, tasks):
-    """D1: whoever has lost the answer asks again, and makes no second ones."""
+    """Whoever has lost the answer asks again, and makes no second ones."""
     ids = [UUID(int=7), UUID(int=8)]
     calls = [tasks.remind.bind(1), tasks.remind.bind(2)]
     first = app.enqueue_many(calls, delay="1h", ids=ids)
@@ -273,7 +273,6 @@ def test_no_runs_are_no_order(app, tasks):
 
 
 def test_a_tenant_does_not_see_anothers_promises(app, tasks, store, clock):
-    """L2."""
     promised = app.enqueue(tasks.remind.bind(42), delay="1h", key="k")
     queued = app.enqueue(tasks.report)
     other = duly.App(store=store, clock=clock, tenant="other")

@@ -1,4 +1,4 @@
-"""The run in a task's hands, and tasks in a worker's: arguments, progress, checkpoints (R5, E7)."""
+"""The run in a task's hands, and tasks in a worker's: arguments, progress, checkpoints."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_a_checkpoint_that_can_not_be_kept_is_refused(executed, live, state, par
 
 
 def test_lines_are_written_one_by_one_and_cut_by_whoever_leaves_secrets_out(executed, live):
-    """L4: cut before that, half a secret would no longer be recognised."""
+    """Cut before that, half a secret would no longer be recognised."""
     executed.log("one\ntwo\x00\ud800", level="warning")
     executed.log("x" * (LINE_LENGTH_MAX + 1))
 

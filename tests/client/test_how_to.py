@@ -38,7 +38,7 @@ def test_the_pages_python_examples_hold():
 
 
 def test_the_examples_of_limits_hold():
-    """R8, B4: on the page about limits."""
+    """On the page about limits."""
     page = PAGES / "limit-and-protect.md"
     found = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
 
@@ -47,7 +47,7 @@ def test_the_examples_of_limits_hold():
 
 
 def test_the_examples_of_access_hold():
-    """L1, L2: on the page about tokens."""
+    """On the page about tokens."""
     page = PAGES / "give-access.md"
     found = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
 
@@ -57,7 +57,6 @@ def test_the_examples_of_access_hold():
 
 @pytest.mark.parametrize(("page", "least"), [("choose-policies.md", 18), ("backfill.md", 4)])
 def test_the_examples_about_policies_hold(page: str, least: int):
-    """E1, M1, M2, O1, S7."""
     found = doctest.testfile(str(PAGES / page), module_relative=False, encoding="utf-8")
 
     assert found.attempted >= least
@@ -65,7 +64,6 @@ def test_the_examples_about_policies_hold(page: str, least: int):
 
 
 def test_the_examples_about_effects_hold():
-    """E1, E2, E3, E5, E6."""
     page = PAGES / "choose-effects.md"
     found = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
 
@@ -74,7 +72,7 @@ def test_the_examples_about_effects_hold():
 
 
 def test_the_example_of_a_transaction_commits_once(tmp_path: Path):
-    """E4: its row, its order and its success, on SQLite."""
+    """Its row, its order and its success, on SQLite."""
     text = (PAGES / "choose-effects.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(@app\.task\(effects=\"trans.*?)```", text, re.DOTALL)
     clock = ManualClock(START_US)
@@ -106,7 +104,7 @@ def test_the_example_of_a_transaction_commits_once(tmp_path: Path):
 
 @pytest.mark.parametrize("page", ["choose-policies.md", "backfill.md"])
 def test_the_commands_about_policies_run(page: str, tmp_path: Path):
-    """E1, M2, S7: as somebody types them, one after the other."""
+    """As somebody types them, one after the other."""
     place = Workplace(tmp_path)
     (tmp_path / "tasks.py").write_text(COMMANDS_PROGRAM)
     text = (PAGES / page).read_text(encoding="utf-8")
@@ -136,7 +134,7 @@ def test_the_pages_file_can_be_declared(tmp_path):
 
 
 def test_the_examples_of_writing_tasks_are_programs():
-    """R5, R7, U6: what the page shows can be declared, and its test passes."""
+    """What the page shows can be declared, and its test passes."""
     text = (PAGES / "write-tasks.md").read_text(encoding="utf-8")
     app = duly.App("memory:")
     loaded: list[int] = []
@@ -157,7 +155,7 @@ def test_the_examples_of_writing_tasks_are_programs():
 
 
 def test_the_example_of_a_checkpoint_goes_on_where_it_was():
-    """R5: the page's import, interrupted after its second hundred."""
+    """The page's import, interrupted after its second hundred."""
     text = (PAGES / "write-tasks.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(@app\.task\(stall.*?)```", text, re.DOTALL)
     app = duly.App("memory:")

@@ -1,4 +1,4 @@
-"""The inbox: what is safest about a run in doubt, and a person's choice (E5, A1, A3)."""
+"""The inbox: what is safest about a run in doubt, and a person's choice."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def desk() -> Iterator[Desk]:
 
 
 def test_the_inbox_says_what_is_known_and_what_is_safest(desk: Desk):
-    """E5: and what the other choices risk."""
+    """And what the other choices risk."""
     item = desk.item
 
     assert "ambiguous" == item.run.state
@@ -80,7 +80,7 @@ def test_the_inbox_says_what_is_known_and_what_is_safest(desk: Desk):
 
 
 def test_a_risky_choice_is_confirmed_by_the_runs_id(desk: Desk):
-    """E5: nothing changes without it; with it, the reason is on record."""
+    """Nothing changes without it; with it, the reason is on record."""
     run = desk.item.run
     with pytest.raises(UsageError, match="confirm is missing: this does what may have been"):
         desk.app.inbox.retry(run, reason="they say it is fine")
@@ -98,7 +98,7 @@ def test_a_risky_choice_is_confirmed_by_the_runs_id(desk: Desk):
 
 
 def test_what_a_person_found_done_is_not_done_again(desk: Desk):
-    """E3, E5: exactly one business result."""
+    """Exactly one business result."""
     run = desk.item.run
     desk.fails_at = None
 
@@ -111,7 +111,7 @@ def test_what_a_person_found_done_is_not_done_again(desk: Desk):
 
 
 def test_it_is_recorded_as_done_with_the_evidence(desk: Desk):
-    """E5, R2: the ledger stays as it is, and beside it stands who has settled it."""
+    """The ledger stays as it is, and beside it stands who has settled it."""
     found = desk.app.inbox.reconcile(
         desk.item.run, is_done=True, reason="all three arrived", evidence={"statement": 12}
     )
@@ -128,7 +128,7 @@ def test_it_is_recorded_as_done_with_the_evidence(desk: Desk):
 
 
 def test_a_repair_does_only_what_is_not_done(desk: Desk):
-    """E3, A3: another run, that says what it repairs; what is unknown stays refused."""
+    """Another run, that says what it repairs; what is unknown stays refused."""
     run = desk.item.run
     desk.fails_at = None
 
@@ -145,7 +145,6 @@ def test_a_repair_does_only_what_is_not_done(desk: Desk):
 @pytest.mark.parametrize("reason", ["  ", None])
 @pytest.mark.parametrize("order", ["retry", "resume", "reconcile", "skip", "rerun"])
 def test_a_reason_is_asked_for(desk: Desk, order: str, reason: Any):
-    """E5, A2."""
     run = desk.item.run
     also: dict[str, dict[str, Any]] = {
         "reconcile": {"is_done": True},
@@ -159,7 +158,7 @@ def test_a_reason_is_asked_for(desk: Desk, order: str, reason: Any):
 
 
 def test_who_receives_a_rerun_takes_it_for_something_new_and_a_repair_for_the_same(desk: Desk):
-    """E7, A3: a rerun is there to do everything again, a repair to do what is left."""
+    """A rerun is there to do everything again, a repair to do what is left."""
     run = desk.item.run
     repair = desk.app.inbox.rerun(run, repair=True, reason="the rest", confirm=run.id)
     desk.fails_at = None
@@ -171,7 +170,6 @@ def test_who_receives_a_rerun_takes_it_for_something_new_and_a_repair_for_the_sa
 
 
 def test_retries_of_a_task_are_suspended_and_allowed_again(desk: Desk):
-    """A1."""
     app = desk.app
 
     @app.task(retry=Retry(attempts=5, base="1s"))
@@ -191,7 +189,7 @@ def test_retries_of_a_task_are_suspended_and_allowed_again(desk: Desk):
 
 
 def test_a_run_and_what_repeats_it_are_one_line():
-    """A3: the first one first, by each of them."""
+    """The first one first, by each of them."""
     app = duly.App("memory:")
 
     @app.task
@@ -213,7 +211,7 @@ def test_a_run_and_what_repeats_it_are_one_line():
 
 
 def test_a_rerun_of_the_same_id_again_is_the_same_order(desk: Desk):
-    """A1, D1: whoever has lost the answer asks again, and makes no second one."""
+    """Whoever has lost the answer asks again, and makes no second one."""
     run, wanted = desk.item.run, UUID("0196a1b2-0000-7000-8000-000000000042")
     parts: dict[str, Any] = {"repair": True, "reason": "finish it", "confirm": run.id}
 

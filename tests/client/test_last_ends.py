@@ -1,4 +1,4 @@
-"""When a schedule last succeeded, was last found to have worked, and last went wrong (V1)."""
+"""When a schedule last succeeded, was last found to have worked, and last went wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ START = "2026-04-03T02:00"
 
 
 def test_a_schedule_tells_its_last_success_check_and_error_apart():
-    """V1, E6: a success that was not found to be one is no useful completion."""
+    """A success that was not found to be one is no useful completion."""
     app = duly.App("memory:")
     broken: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Limits and breakers in a program's hands (R8, B2, B4)."""
+"""Limits and breakers in a program's hands."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ def test_a_limit_is_set_shown_and_removed_on_record(app: duly.App):
     ],
 )
 def test_a_limit_that_can_not_be_is_refused(app: duly.App, name, parts, message):
-    """L6."""
     with pytest.raises(UsageError, match=f"^{message}"):
         app.limits.set(name, **parts)
 
@@ -60,7 +59,7 @@ def test_a_limit_that_can_not_be_is_refused(app: duly.App, name, parts, message)
 
 
 def test_what_code_declares_is_listed_and_a_persons_word_counts_before_it(app: duly.App):
-    """B4: until it is removed."""
+    """Until it is removed."""
     send = sender(app, rate="1/m burst 1")
     with virtual_time(app, START) as clock:
         app.enqueue_many(send.bind(account=one) for one in range(3))
@@ -76,7 +75,7 @@ def test_what_code_declares_is_listed_and_a_persons_word_counts_before_it(app: d
 
 
 def test_runs_begin_at_their_rate_and_none_is_lost(app: duly.App):
-    """B4: ten a minute, one at a time, whatever comes at once."""
+    """Ten a minute, one at a time, whatever comes at once."""
     send = sender(app, rate="10/m burst 1")
     with virtual_time(app, START) as clock:
         app.enqueue_many(send.bind(account=one) for one in range(10))
@@ -90,7 +89,7 @@ def test_runs_begin_at_their_rate_and_none_is_lost(app: duly.App):
 
 
 def test_a_destination_that_fails_is_left_alone_and_comes_back(app: duly.App):
-    """B2: the runs keep their attempts, and say what they wait for."""
+    """The runs keep their attempts, and say what they wait for."""
     is_up = False
 
     @app.task(destination="stripe", retry=Retry(attempts=100, base="1s", cap="1s"))
@@ -120,7 +119,7 @@ def test_a_destination_that_fails_is_left_alone_and_comes_back(app: duly.App):
 
 
 def test_a_breaker_is_reset_by_a_person(app: duly.App):
-    """B2: what waits goes on at its time."""
+    """What waits goes on at its time."""
 
     @app.task(destination="stripe")
     def charge(number: int) -> None:

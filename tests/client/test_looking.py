@@ -1,4 +1,4 @@
-"""Looking at runs, labels, history and the ledger of occurrences (R1, M1, A2)."""
+"""Looking at runs, labels, history and the ledger of occurrences."""
 
 from __future__ import annotations
 
@@ -123,7 +123,6 @@ def test_more_runs_than_a_page_are_listed_in_order(app, tasks):
 
 
 def test_history_tells_who_did_what_and_why(app, tasks, store, clock):
-    """A2."""
     app.schedules.create("nightly", tasks.report, NIGHTLY)
     clock.advance("1h")
     duly.App(store=store, clock=clock, actor="bob").schedules.pause("nightly", reason="migration")
@@ -137,7 +136,7 @@ def test_history_tells_who_did_what_and_why(app, tasks, store, clock):
 
 
 def test_no_more_of_a_history_is_read_than_is_asked_for(app, tasks, store, monkeypatch):
-    """A2, L6: also where it goes over pages; who wants the last entry does not wait for a thousand."""
+    """Also where it goes over pages; who wants the last entry does not wait for a thousand."""
     monkeypatch.setattr(schedule_history, "PAGE_MAX", 3)
     app.schedules.create("nightly", tasks.report, NIGHTLY)
     for number in range(6):
@@ -158,7 +157,7 @@ def test_no_more_of_a_history_is_read_than_is_asked_for(app, tasks, store, monke
 
 
 def test_every_expected_occurrence_has_a_verdict(app, tasks, clock):
-    """M1: run, coalesced by an outage, and pending; no holes."""
+    """Run, coalesced by an outage, and pending; no holes."""
     app.schedules.create("hourly", tasks.report, every("1h"), overlap="allow")
     clock.advance("1h")
     fire(app, clock)
@@ -209,7 +208,7 @@ def test_the_state_of_the_store_is_seen_on_one_screen(app, tasks):
 
 
 def test_why_a_run_is_where_it_is_can_be_asked(app, tasks, clock):
-    """U3: one sentence, what it rests on, and what to do."""
+    """One sentence, what it rests on, and what to do."""
     run = app.enqueue(tasks.report)
     fire(app, clock)
     found = app.runs.why(run.id)
@@ -222,7 +221,7 @@ def test_why_a_run_is_where_it_is_can_be_asked(app, tasks, clock):
 
 
 def test_why_what_is_pending_has_not_begun_can_be_asked(app, tasks):
-    """U3: by its key, its id, or as it was listed."""
+    """By its key, its id, or as it was listed."""
     run = app.enqueue(tasks.report, delay="1h", key="later")
     found = app.runs.why("later")
 
@@ -231,6 +230,5 @@ def test_why_what_is_pending_has_not_begun_can_be_asked(app, tasks):
 
 
 def test_why_of_what_is_not_there_is_told(app):
-    """L6."""
     for unknown in ("nobody", UUID(int=5)):
         assert "was not found" in refused(app, NotFound, partial(app.runs.why, unknown))

@@ -1,4 +1,4 @@
-"""Asking about many schedules at once: the answers of asking one by one, within bounds (U3, V1)."""
+"""Asking about many schedules at once: the answers of asking one by one, within bounds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def school():
 
 
 def test_occurrences_of_many_are_those_of_each(school):
-    """M1, S4: what was skipped is told, and what an edit left to the old rule."""
+    """What was skipped is told, and what an edit left to the old rule."""
     app, now, ids = school
     span = (now - 6 * HOUR, now + HOUR)
 
@@ -49,7 +49,7 @@ def test_occurrences_of_many_are_those_of_each(school):
 
 
 def test_of_too_many_occurrences_the_newest_are_told(school):
-    """U3: so that a dense rule costs as much as any."""
+    """So that a dense rule costs as much as any."""
     app, now, ids = school
     span = (now - 6 * HOUR, now)
 
@@ -59,7 +59,7 @@ def test_of_too_many_occurrences_the_newest_are_told(school):
 
 
 def test_the_newest_runs_of_many_are_those_of_each(school):
-    """U3: who has none is left out, and so is nobody's id."""
+    """Who has none is left out, and so is nobody's id."""
     app, _, ids = school
 
     found = app.runs.newest([*ids, NOBODY], limit=2)
@@ -68,7 +68,7 @@ def test_the_newest_runs_of_many_are_those_of_each(school):
 
 
 def test_windows_tell_what_the_vitals_of_each_do(school):
-    """V1: of as many runs as are asked for."""
+    """Of as many runs as are asked for."""
     app, _, ids = school
 
     found = app.vitals.windows(ids, runs=100)
@@ -80,7 +80,7 @@ def test_windows_tell_what_the_vitals_of_each_do(school):
 
 
 def test_several_are_those_that_go_by_an_id_or_a_name(school):
-    """U3, L2: each once, in order of name; none that is deleted, and none of other tenants."""
+    """Each once, in order of name; none that is deleted, and none of other tenants."""
     app, _, ids = school
     app.schedules.delete(app.schedules.create("over", app.call("report"), every("1h")).id)
     other = duly.App(store=app.store, tenant="theirs")
@@ -94,7 +94,7 @@ def test_several_are_those_that_go_by_an_id_or_a_name(school):
 
 
 def test_how_several_are_doing_is_what_a_page_of_them_tells(school):
-    """V1: in no more questions, wherever they stand by name."""
+    """In no more questions, wherever they stand by name."""
     app, _, ids = school
 
     found = app.vitals.of_schedules([*ids, NOBODY])
@@ -104,7 +104,7 @@ def test_how_several_are_doing_is_what_a_page_of_them_tells(school):
 
 
 def test_too_many_at_once_are_refused(school):
-    """L6: with how many may be asked about."""
+    """With how many may be asked about."""
     app, now, _ = school
     many = [UUID(int=number) for number in range(max(SCHEDULES_MAX, SPANS_MAX) + 1)]
 

@@ -1,4 +1,4 @@
-"""No history that the engine makes has a hole, and every hole that somebody makes is found (M1, D6)."""
+"""No history that the engine makes has a hole, and every hole that somebody makes is found."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def begun(history, start: str):
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(HISTORIES, st.sampled_from(STARTS))
 def test_no_history_of_the_engine_has_a_hole(history, start):
-    """M1, T2, S3, S4: paused, edited, deleted, down for a day, on nights of clock changes."""
+    """Paused, edited, deleted, down for a day, on nights of clock changes."""
     app, block = begun(history, start)
     try:
         found = Counter(one.slot.kind for one in slots(app.store))
@@ -111,7 +111,7 @@ def test_no_history_of_the_engine_has_a_hole(history, start):
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(HISTORIES, st.sampled_from(STARTS), st.data())
 def test_whatever_is_removed_behind_its_back_is_found(history, start, data):
-    """M1, D6: a run with every trace of it, a skip, a range that is owed, the timer itself."""
+    """A run with every trace of it, a skip, a range that is owed, the timer itself."""
     app, block = begun(history, start)
     try:
         before = slots(app.store)

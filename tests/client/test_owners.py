@@ -1,4 +1,4 @@
-"""Owners who are gone, as a program says it: on each store (S6)."""
+"""Owners who are gone, as a program says it: on each store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def entries(app: duly.App, action: str) -> list[Any]:
 
 
 def test_the_schedules_of_an_owner_who_is_gone_are_paused_and_say_why(app, store, clock):
-    """S6, A2: with an entry each; nobody else's are touched, and none is deleted."""
+    """With an entry each; nobody else's are touched, and none is deleted."""
     make(app, "one", "two")
     make(app, "his", owner="bob")
     make(app, "nobody's", owner=None)
@@ -81,7 +81,7 @@ def test_the_schedules_of_an_owner_who_is_gone_are_paused_and_say_why(app, store
 
 
 def test_a_pause_until_a_date_has_no_end_for_who_is_gone(app, store):
-    """S6: it would go on by itself, and fire for nobody."""
+    """It would go on by itself, and fire for nobody."""
     (made,) = make(app, "one")
     app.schedules.pause(made.id, until="2099-01-01T00:00Z")
 
@@ -92,7 +92,7 @@ def test_a_pause_until_a_date_has_no_end_for_who_is_gone(app, store):
 
 
 def test_nothing_is_made_resumed_or_restored_for_who_is_gone(app):
-    """S6, L6: until somebody takes it over; also what was deleted."""
+    """Until somebody takes it over; also what was deleted."""
     make(app, "kept", "thrown away")
     app.schedules.delete("thrown away", reason="tidy")
     app.owners.gone("ada", reason="left")
@@ -112,7 +112,6 @@ def test_nothing_is_made_resumed_or_restored_for_who_is_gone(app):
 
 
 def test_a_declaration_of_who_is_gone_is_reported_and_the_others_are_made(app):
-    """S6, S9."""
     app.schedule(every("1h"), name="hers", owner="ada")(app.tasks.find("remind"))
     app.schedule(every("1h"), name="ours")(app.tasks.find("remind"))
     app.owners.gone("ada", reason="left")
@@ -150,7 +149,7 @@ def test_an_order_that_was_broken_off_goes_on_when_it_is_given_again(app, store,
 
 
 def test_one_order_pauses_so_many_and_tells_how_many_are_left(app, monkeypatch):
-    """S6: whoever has thousands gives it again."""
+    """Whoever has thousands gives it again."""
     monkeypatch.setattr(limits, "ONE_BY_ONE_MAX", 2)
     make(app, *"abcde")
     orders = [app.owners.gone("ada", reason="left") for _ in range(4)]
@@ -159,7 +158,7 @@ def test_one_order_pauses_so_many_and_tells_how_many_are_left(app, monkeypatch):
 
 
 def test_what_changes_hands_meanwhile_is_left_to_who_has_it(app, store, monkeypatch):
-    """S6, S4: it is compared once more in the transaction that would pause it."""
+    """It is compared once more in the transaction that would pause it."""
     (made,) = make(app, "one")
     found = store.list_active_of("default", "ada", 10)
     app.schedules.edit(made.id, owner="bob")
@@ -172,7 +171,7 @@ def test_what_changes_hands_meanwhile_is_left_to_who_has_it(app, store, monkeypa
 
 
 def test_one_that_is_removed_meanwhile_stops_none_of_the_others(app, monkeypatch):
-    """S6, D6: retention may be faster."""
+    """Retention may be faster."""
     make(app, "one", "two")
 
     def removed(*parts: Any) -> Any:
@@ -187,7 +186,7 @@ def test_one_that_is_removed_meanwhile_stops_none_of_the_others(app, monkeypatch
 
 
 def test_a_name_with_spaces_is_quoted_where_it_is_to_be_copied(app):
-    """L4: a shell gets one word."""
+    """A shell gets one word."""
     acme = app.within(tenant="a me", actor="anna")
     acme.owners.gone("ada; reboot", reason="left")
 
@@ -196,7 +195,6 @@ def test_a_name_with_spaces_is_quoted_where_it_is_to_be_copied(app):
 
 
 def test_who_is_back_has_schedules_again_and_resumes_them(app):
-    """S6, A2."""
     make(app, "one")
     app.owners.gone("ada", reason="left")
 
@@ -213,7 +211,7 @@ def test_who_is_back_has_schedules_again_and_resumes_them(app):
 
 
 def test_an_owner_is_one_of_a_tenant(app):
-    """L2, S6: of the same name elsewhere, they are somebody else."""
+    """Of the same name elsewhere, they are somebody else."""
     acme = app.within(tenant="acme", actor="anna", is_confined=True)
     make(acme, "theirs")
     make(app, "ours")
@@ -232,7 +230,7 @@ def test_an_owner_is_one_of_a_tenant(app):
 
 
 def test_the_command_that_has_them_back_can_be_typed_as_it_is(app):
-    """L6: also for a name of two words."""
+    """Also for a name of two words."""
     app.owners.gone("ada lovelace", reason="left")
 
     with pytest.raises(Conflict, match=r"duly owner back 'ada lovelace'$"):
@@ -240,7 +238,7 @@ def test_the_command_that_has_them_back_can_be_typed_as_it_is(app):
 
 
 def test_those_who_are_gone_are_listed_by_name(app):
-    """S6: a page at a time."""
+    """A page at a time."""
     for name in "cab":
         app.owners.gone(name, reason="left")
     first = app.owners.page(limit=2)
@@ -264,7 +262,7 @@ def test_those_who_are_gone_are_listed_by_name(app):
     ],
 )
 def test_what_names_no_owner_is_refused(app, order, problem):
-    """L6: and nothing is said of anybody."""
+    """And nothing is said of anybody."""
     with pytest.raises(UsageError, match=problem):
         order(app)
 

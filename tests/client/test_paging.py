@@ -1,4 +1,4 @@
-"""Searching in pages: `app.runs.page`, `app.attempts.page`, `app.audit.page` (A4)."""
+"""Searching in pages: `app.runs.page`, `app.attempts.page`, `app.audit.page`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def every_page(page, **terms):
 
 
 def test_pages_have_what_the_list_has(app, runs):
-    """A4: in its order, each once."""
+    """In its order, each once."""
     found, count = every_page(app.runs.page, schedule="hourly", limit=2)
 
     assert [run for run in runs if run.schedule == "hourly"] == found
@@ -56,14 +56,13 @@ def test_a_page_is_told_as_json(app, runs):
 
 
 def test_a_span_of_time_is_of_when_runs_were_due(app, runs):
-    """A4: its beginning is in it, its end is not."""
+    """Its beginning is in it, its end is not."""
     found = app.runs.page(schedule="hourly", since=NOON + 2 * HOUR, until=NOON + 4 * HOUR)
 
     assert [NOON + 3 * HOUR, NOON + 2 * HOUR] == [run.scheduled_for for run in found.items]
 
 
 def test_orders_are_found_by_who_gave_them_and_when(app, runs, clock):
-    """A2, A4."""
     app.schedules.pause("hourly")
     clock.advance("1h")
     other = app.acting_as("bob", "cli")
@@ -116,7 +115,7 @@ def test_what_can_not_be_searched_for_is_refused(app, call, field):
 
 
 def test_a_cursor_goes_with_its_own_search(app, runs):
-    """A4: another's would silently leave something out."""
+    """Another's would silently leave something out."""
     cursor = app.runs.page(schedule="hourly", limit=2).next_cursor
 
     for call in (
@@ -144,7 +143,7 @@ class Alike(str):
 
 
 def test_a_cursor_holds_in_another_process():
-    """A4: where a set has its members in another order."""
+    """Where a set has its members in another order."""
     one: Any = frozenset((Alike("dead"), Alike("queued")))
     other: Any = frozenset((Alike("queued"), Alike("dead")))
     cursor = write_cursor(replace(DEAD, states=one), POSITION)
@@ -154,7 +153,6 @@ def test_a_cursor_holds_in_another_process():
 
 
 def test_a_position_belongs_to_no_search_and_all_else_does():
-    """A4."""
     cursor = write_cursor(DEAD, POSITION)
 
     assert POSITION == read_cursor(replace(DEAD, limit=7), cursor, len(POSITION))
@@ -169,7 +167,7 @@ def test_a_position_belongs_to_no_search_and_all_else_does():
 
 @pytest.mark.parametrize("length", [0, 15, 17, 100])
 def test_a_position_of_another_length_is_refused(length):
-    """A4: a store would read it as it likes."""
+    """A store would read it as it likes."""
     cursor = write_cursor(DEAD, bytes(length))
 
     with pytest.raises(UsageError, match="is not a cursor of this list"):
@@ -177,7 +175,6 @@ def test_a_position_of_another_length_is_refused(length):
 
 
 def test_a_cursor_is_not_decoded_beyond_two_hundred_characters():
-    """L6."""
     with pytest.raises(UsageError, match="is not a cursor of this list"):
         read_cursor(DEAD, "A" * 200, len(POSITION))
     with pytest.raises(UsageError, match="is not a cursor;"):

@@ -1,4 +1,4 @@
-"""Policies as a program has them: presets, quotas, and run times beside intervals (E1, S7, O2)."""
+"""Policies as a program has them: presets, quotas, and run times beside intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NIGHTLY = cron("0 2 * * *", tz="Europe/Paris")
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_fills_in_what_nobody_has_said(app, tasks, name):
-    """E1: and it is kept by name, beside the policies themselves."""
+    """And it is kept by name, beside the policies themselves."""
     key = "account:42" if name == "serialized" else None
     made = app.schedules.create("it", tasks.report, NIGHTLY, preset=name, serialize_by=key)
 
@@ -31,7 +31,6 @@ def test_a_preset_fills_in_what_nobody_has_said(app, tasks, name):
 
 
 def test_what_is_said_wins_over_the_preset(app, tasks):
-    """E1."""
     made = app.schedules.create(
         "it", tasks.report, NIGHTLY, preset="refresh", misfire="skip", overlap="allow"
     )
@@ -42,7 +41,7 @@ def test_what_is_said_wins_over_the_preset(app, tasks):
 
 
 def test_a_preset_is_taken_on_and_off_by_an_edit(app, tasks):
-    """E1, S4: taken off, its policies stay; what is said in the same edit wins."""
+    """Taken off, its policies stay; what is said in the same edit wins."""
     app.schedules.create("it", tasks.report, NIGHTLY, jitter="1m")
     taken = app.schedules.edit("it", preset="one-result", misfire="latest")
     off = app.schedules.edit("it", preset="none")
@@ -57,7 +56,7 @@ def test_a_preset_is_taken_on_and_off_by_an_edit(app, tasks):
 
 
 def test_a_declared_preset_is_compared_as_any_policy(app, tasks):
-    """E1, S9: and what changes is reported."""
+    """And what changes is reported."""
     app.schedule(NIGHTLY, name="it", preset="refresh")(tasks.report)
     app.reconcile()
     again = duly.App(store=app.store)
@@ -70,7 +69,7 @@ def test_a_declared_preset_is_compared_as_any_policy(app, tasks):
 
 
 def test_a_tasks_preset_says_how_often_it_is_tried_and_what_it_may_repeat(app):
-    """E1, B1: what that is given wins."""
+    """What that is given wins."""
 
     @app.task(preset="never-twice")
     def pay() -> None:
@@ -92,7 +91,7 @@ def test_a_tasks_preset_says_how_often_it_is_tried_and_what_it_may_repeat(app):
 
 
 def test_an_end_users_eleventh_schedule_is_refused(app, tasks):
-    """S7: until an operator allows more."""
+    """Until an operator allows more."""
     for number in range(10):
         app.schedules.create(f"{number}", tasks.report, NIGHTLY, owner="anna")
 
@@ -106,7 +105,7 @@ def test_an_end_users_eleventh_schedule_is_refused(app, tasks):
 
 
 def test_quotas_are_set_listed_and_taken_back(app):
-    """S7, A2: what holds unless it is set is listed, too."""
+    """What holds unless it is set is listed, too."""
     app.quotas.set("tenant:*", pending=100, creations=30)
     app.quotas.set("tenant:*", creations="none", reason="moving in")
     app.quotas.set("owner:anna", tenant="acme", schedules=3)
@@ -136,12 +135,10 @@ def test_quotas_are_set_listed_and_taken_back(app):
     ],
 )
 def test_a_quota_that_nobody_could_keep_is_refused(app, scope, options, says):
-    """L6."""
     assert says in refused(app, UsageError, lambda: app.quotas.set(scope, **options))
 
 
 def test_a_declaration_over_a_quota_is_reported_and_the_others_are_made(app, tasks):
-    """S7, S9."""
     app.quotas.set("tenant:default", schedules=1)
     for name in ("first", "second"):
         app.schedule(NIGHTLY, name=name)(tasks.report)
@@ -153,7 +150,7 @@ def test_a_declaration_over_a_quota_is_reported_and_the_others_are_made(app, tas
 
 
 def test_pending_runs_over_a_quota_are_refused_whole(app, tasks):
-    """S7: what runs at once is not pending."""
+    """What runs at once is not pending."""
     app.quotas.set("tenant:default", pending=3)
     app.enqueue_many((tasks.remind.bind(one) for one in range(2)), delay="1h")
 
@@ -165,7 +162,7 @@ def test_pending_runs_over_a_quota_are_refused_whole(app, tasks):
 
 
 def test_it_is_told_before_runs_overlap(app, tasks, store, clock):
-    """O2: what part of the interval runs take, and a warning while there is still room."""
+    """What part of the interval runs take, and a warning while there is still room."""
     app.schedules.create("crawl", tasks.report, every("1m"))
     worker = work.join_worker(store, ttl_us=1 << 50)
     fresh = app.schedules.get("crawl")

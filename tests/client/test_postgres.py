@@ -1,4 +1,4 @@
-"""The application on PostgreSQL: by its URL, and looking makes no store (D5)."""
+"""The application on PostgreSQL: by its URL, and looking makes no store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ def has_schema(url):
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 def test_a_url_opens_a_store_that_keeps_what_is_promised(database, scheme):
-    """D1."""
     url = database.replace("postgresql", scheme, 1)
     with duly.App(url) as app:
         report = app.task(name="report")(lambda: None)

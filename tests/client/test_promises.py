@@ -1,4 +1,4 @@
-"""All promises as a file: written, read, refused when it is not whole (D7)."""
+"""All promises as a file: written, read, refused when it is not whole."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def signed(lines):
 
 
 def test_a_file_holds_all_that_was_promised(app, store, clock, tmp_path):
-    """D7: from one store to another, through a file that only its owner can read."""
+    """From one store to another, through a file that only its owner can read."""
     everything(store, clock)
     other = application(clock, shards=3)
 
@@ -58,14 +58,14 @@ def test_a_file_holds_all_that_was_promised(app, store, clock, tmp_path):
 
 
 def test_what_is_exported_twice_is_the_same(app, store, clock):
-    """D7: nothing in it depends on when or how it was read."""
+    """Nothing in it depends on when or how it was read."""
     everything(store, clock)
 
     assert exported(app) == exported(app)
 
 
 def test_a_file_is_recognised_when_it_comes_again(app, clock):
-    """D7, INV-3: also when what came with it has been done and forgotten."""
+    """INV-3: also when what came with it has been done and forgotten."""
     steps.create(app.store)
     file, other = exported(app), application(clock)
     other.promises.import_from(io.BytesIO(file))
@@ -77,7 +77,6 @@ def test_a_file_is_recognised_when_it_comes_again(app, clock):
 
 @pytest.mark.parametrize("cut", [1, 100])
 def test_a_file_that_was_cut_short_is_refused_whole(app, clock, cut):
-    """D7."""
     steps.create(app.store)
     other = application(clock)
 
@@ -88,7 +87,7 @@ def test_a_file_that_was_cut_short_is_refused_whole(app, clock, cut):
 
 
 def test_a_file_without_its_last_line_is_refused(app, clock):
-    """D7: what is cut off between lines is missed, too."""
+    """What is cut off between lines is missed, too."""
     steps.create(app.store)
     lines = exported(app).splitlines(keepends=True)
 
@@ -97,7 +96,6 @@ def test_a_file_without_its_last_line_is_refused(app, clock):
 
 
 def test_a_file_that_was_changed_is_refused(app, clock):
-    """D7."""
     steps.create(app.store, "hourly")
     changed = exported(app).replace(b"hourly", b"yearly")
 
@@ -117,7 +115,7 @@ def test_a_file_that_was_changed_is_refused(app, clock):
     ],
 )
 def test_what_is_no_export_is_refused(clock, file, problem):
-    """D7, S3: one error that says what is wrong."""
+    """One error that says what is wrong."""
     with pytest.raises(UsageError, match=problem):
         application(clock).promises.import_from(io.BytesIO(file))
 
@@ -133,7 +131,7 @@ def test_what_is_no_export_is_refused(clock, file, problem):
     ],
 )
 def test_a_line_that_says_what_none_can_say_is_refused(app, clock, before, after, problem):
-    """D7, S3: whoever wrote it has signed it, and nothing of it is written."""
+    """Whoever wrote it has signed it, and nothing of it is written."""
     steps.fire_due(app.store, clock, steps.create(app.store))
     lines = exported(app, history=True).splitlines()[:-1]
     assert any(before in line for line in lines) or before == b'"skips"'
@@ -149,7 +147,7 @@ def test_a_line_that_says_what_none_can_say_is_refused(app, clock, before, after
 
 
 def test_a_move_needs_everybody_to_be_stopped(app, clock, tmp_path):
-    """D7: where both stores go on, both fire."""
+    """Where both stores go on, both fire."""
     work.join_worker(app.store)
 
     with pytest.raises(Conflict, match="1 dispatchers and workers that are alive; stop them all"):
@@ -159,7 +157,6 @@ def test_a_move_needs_everybody_to_be_stopped(app, clock, tmp_path):
 
 
 def test_a_file_is_never_written_over(app, tmp_path):
-    """D7."""
     (tmp_path / "all.jsonl").write_text("precious")
 
     with pytest.raises(UsageError, match="exists; name another file"):

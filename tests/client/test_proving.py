@@ -1,4 +1,4 @@
-"""Did the April 3 close complete for all accounts, exactly once? (E6)."""
+"""Did the April 3 close complete for all accounts, exactly once?."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def proof_of(app: duly.App) -> duly.client.vitals.ProvenOccurrence:
 
 
 def test_a_close_of_all_accounts_once_is_proven():
-    """E6: one question, one answer."""
+    """One question, one answer."""
     app, _ = closing()
     with virtual_time(app, "2026-04-02T12:00") as clock:
         app.reconcile()
@@ -56,7 +56,7 @@ def test_a_close_of_all_accounts_once_is_proven():
 
 
 def test_what_is_missing_is_named():
-    """E6: succeeding is no proof."""
+    """Succeeding is no proof."""
     app, told = closing()
     told["items"] = ACCOUNTS[:31]
     with virtual_time(app, "2026-04-02T12:00") as clock:
@@ -71,7 +71,7 @@ def test_what_is_missing_is_named():
 
 
 def test_a_repair_completes_it_and_both_runs_are_told():
-    """E3, E6, A3: what was done is not done again."""
+    """What was done is not done again."""
     app, told = closing()
     told["items"] = ACCOUNTS[:31]
     with virtual_time(app, "2026-04-02T12:00") as clock:
@@ -89,7 +89,7 @@ def test_a_repair_completes_it_and_both_runs_are_told():
 
 
 def test_without_a_check_or_items_there_is_no_proof():
-    """E6: succeeded and verified are different facts."""
+    """Succeeded and verified are different facts."""
     app, told = closing()
     told |= {"items": [], "expects": False}
     with virtual_time(app, "2026-04-02T12:00") as clock:
@@ -108,7 +108,6 @@ def test_without_a_check_or_items_there_is_no_proof():
     ],
 )
 def test_a_check_is_a_proof(verdict: Verdict, standing: str):
-    """E6."""
     app, told = closing()
     told |= {"items": [], "expects": False}
     told["task"].verify(lambda run: verdict)
@@ -120,7 +119,6 @@ def test_a_check_is_a_proof(verdict: Verdict, standing: str):
 
 
 def test_a_maybe_is_told_as_one():
-    """E2, E6."""
     app, told = closing()
     told["fails"] = True
     with virtual_time(app, "2026-04-02T12:00") as clock:
@@ -133,7 +131,7 @@ def test_a_maybe_is_told_as_one():
 
 
 def test_a_run_that_stands_for_others_is_told_of_each():
-    """E6, M1: those of its day, and of the day before."""
+    """Those of its day, and of the day before."""
     app, _ = closing()
     app.schedule(every("1h"), name="hourly", misfire="latest")(app.task(name="sync")(lambda: None))
     with virtual_time(app, "2026-04-02T12:00") as clock:
@@ -154,7 +152,7 @@ def test_a_run_that_stands_for_others_is_told_of_each():
 
 
 def test_a_day_of_more_runs_than_are_listed_is_refused():
-    """L6: what was not looked at is not proven."""
+    """What was not looked at is not proven."""
     app, _ = closing()
     with virtual_time(app, "2026-04-02T12:00") as clock:
         app.reconcile()
@@ -166,7 +164,6 @@ def test_a_day_of_more_runs_than_are_listed_is_refused():
 
 
 def test_a_day_without_an_occurrence_proves_nothing():
-    """E6."""
     app, _ = closing()
     with virtual_time(app, "2026-04-02T12:00") as clock:
         app.reconcile()

@@ -86,7 +86,7 @@ def assert_alike(kinds, optional, text):
     stored=st.dictionaries(st.sampled_from((*NAMES, "fourth")), VALUES) | VALUES,
 )
 def test_whatever_is_stored_is_read_as_the_careful_way_reads_it(kinds, optional, stored):
-    """D5: values, defaults, and what is said of arguments that do not fit."""
+    """Values, defaults, and what is said of arguments that do not fit."""
     assert_alike(kinds, optional, json.dumps(stored))
 
 

@@ -1,4 +1,4 @@
-"""What can't be read is refused with its field and a remedy, and nothing is stored (L6)."""
+"""What can't be read is refused with its field and a remedy, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_pause_that_is_over_says_which_instant_was_given(app, tasks):
 
 
 def test_every_error_has_a_code_of_its_own():
-    """L6: programs and documents name an error by a code that stays as it is."""
+    """Programs and documents name an error by a code that stays as it is."""
     kinds: list[type[DulyError]] = [DulyError]
     for kind in kinds:
         kinds += [one for one in kind.__subclasses__() if one.__module__ == "duly.errors"]

@@ -1,4 +1,4 @@
-"""What docs/runbooks/restored-from-a-backup.md says of a restored store is what happens (A5, M1, E7)."""
+"""What docs/runbooks/restored-from-a-backup.md says of a restored store is what happens."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def restored(tmp_path):
 
 
 def test_what_was_done_since_the_backup_is_done_again_under_the_same_keys(restored):
-    """E7: whoever honours the key notices."""
+    """Whoever honours the key notices."""
     installation, done = restored
     installation.live(1)
 
@@ -96,7 +96,7 @@ def test_what_was_done_since_the_backup_is_done_again_under_the_same_keys(restor
 
 
 def test_a_schedule_resumed_with_skip_repeats_nothing_of_that_time(restored):
-    """M1: each of those occurrences has its record."""
+    """Each of those occurrences has its record."""
     installation, done = restored
     app = installation.app
     app.schedules.pause("hourly", reason="restored: decide first")

@@ -1,4 +1,4 @@
-"""Going on from a backfill that was called off: what it left undone, planned anew (M2, A1)."""
+"""Going on from a backfill that was called off: what it left undone, planned anew."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def step(app: duly.App, backfill: UUID, count: int) -> None:
 
 @pytest.mark.parametrize("order", ["oldest-first", "newest-first"])
 def test_what_was_left_undone_is_planned_made_and_linked(app, order):
-    """M2, A1, A2: from where it stood, at its pace; the trail names the one that was called off."""
+    """From where it stood, at its pace; the trail names the one that was called off."""
     old = called_off(app, order=order)
     rest = app.backfills.plan_rest(old.id)
     new = app.backfills.resume_from(old.id, reason="there is time again", runs=rest.runs)
@@ -84,7 +84,7 @@ def test_what_was_left_undone_is_planned_made_and_linked(app, order):
 
 
 def test_the_same_order_given_again_is_one(app):
-    """D1: and what went on from it is gone on from itself when it is called off, too."""
+    """And what went on from it is gone on from itself when it is called off, too."""
     old = called_off(app)
     first = app.backfills.resume_from(old.id, reason="go on", per_minute=3)
 
@@ -97,7 +97,7 @@ def test_the_same_order_given_again_is_one(app):
 
 
 def test_the_same_order_given_again_when_all_is_done_is_one(app):
-    """D1: whoever got no answer asks again, also late."""
+    """Whoever got no answer asks again, also late."""
     old = called_off(app)
     first = app.backfills.resume_from(old.id, reason="go on")
     step(app, first.id, SLOTS)
@@ -108,7 +108,7 @@ def test_the_same_order_given_again_when_all_is_done_is_one(app):
 
 
 def test_each_answer_about_one_names_what_it_goes_on_from(app):
-    """M2, A1: also after an order about it."""
+    """Also after an order about it."""
     old = called_off(app)
     new = app.backfills.resume_from(old.id, reason="go on")
 
@@ -120,7 +120,7 @@ def test_each_answer_about_one_names_what_it_goes_on_from(app):
 
 
 def test_only_what_was_called_off_is_gone_on_from(app):
-    """L6: what is paused is resumed; of what is done nothing is left."""
+    """What is paused is resumed; of what is done nothing is left."""
     made = app.backfills.create("hourly", **span(app), concurrency=9)
 
     with pytest.raises(Conflict, match="is active, not cancelled; resume it, or cancel it first"):
@@ -131,7 +131,7 @@ def test_only_what_was_called_off_is_gone_on_from(app):
 
 
 def test_a_rest_that_is_no_longer_as_it_was_seen_is_not_made(app):
-    """M2, L6: nor one without a reason."""
+    """Nor one without a reason."""
     old = called_off(app)
 
     with pytest.raises(Conflict, match="has 3 to be made now, not 4"):

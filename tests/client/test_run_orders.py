@@ -1,4 +1,4 @@
-"""Orders about runs and queues, singly or by a filter, and what is known of attempts (B3, R2)."""
+"""Orders about runs and queues, singly or by a filter, and what is known of attempts."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_a_new_schedule_has_its_first_instant_pending(app, nightly):
 
 
 def test_an_id_means_that_schedule_whatever_another_is_called(app, tasks, nightly):
-    """R1, S4: also as text, as it comes over the wire; a name that reads as an id is a name."""
+    """Also as text, as it comes over the wire; a name that reads as an id is a name."""
     other = app.schedules.create(str(nightly.id), tasks.report, NIGHTLY)
     hexadecimal = app.schedules.create("0196b000000070008000000000000001", tasks.report, NIGHTLY)
 
@@ -45,7 +45,6 @@ def test_an_id_means_that_schedule_whatever_another_is_called(app, tasks, nightl
 
 
 def test_a_schedule_says_in_words_what_it_does(app, nightly):
-    """T5, T6."""
     assert "report: every day at 02:00 (Europe/Paris)" == nightly.describe()
     assert ["2026-04-03T02:00:00+02:00", "2026-04-04T02:00:00+02:00"] == [
         one.local.isoformat() for one in nightly.upcoming(2)
@@ -142,7 +141,6 @@ def test_a_bad_zone_is_refused_where_it_is_said(app, tasks):
 
 
 def test_an_edit_changes_what_is_given_and_keeps_the_rest(app, tasks, nightly):
-    """S4."""
     edited = app.schedules.edit(
         nightly.id, version=1, timetable=HOURLY, jitter="0s", queue="slow", reason="more often"
     )
@@ -232,7 +230,6 @@ def test_an_order_gives_up_on_a_schedule_that_never_stands_still(app, nightly, m
 
 
 def test_a_paused_schedule_does_not_fire_and_says_why(app, nightly, clock):
-    """S3."""
     paused = app.schedules.pause("nightly-report", reason="migration", until=NOON + timedelta(9))
     clock.advance("3d")
     fire(app, clock)
@@ -243,7 +240,6 @@ def test_a_paused_schedule_does_not_fire_and_says_why(app, nightly, clock):
 
 
 def test_resuming_skips_what_fell_into_the_pause(app, nightly, clock):
-    """M1."""
     app.schedules.pause("nightly-report")
     clock.advance("2d")
     resumed = app.schedules.resume("nightly-report", reason="done")
@@ -291,7 +287,6 @@ def test_what_is_active_can_not_be_resumed_or_restored(app, nightly):
 
 
 def test_a_deleted_schedule_can_be_restored(app, nightly, clock):
-    """S3."""
     deleted = app.schedules.delete("nightly-report", reason="by mistake")
     clock.advance("30h")
     fire(app, clock)
@@ -329,7 +324,6 @@ def test_a_schedule_can_be_run_now_also_while_it_is_paused(app, nightly):
 
 
 def test_a_one_time_schedule_ends_after_it_has_run(app, tasks, clock):
-    """S5."""
     app.schedules.create("once", tasks.report, at("2026-04-02T13:00Z"))
     clock.advance("2h")
     fire(app, clock)
@@ -380,7 +374,6 @@ def test_a_long_list_is_read_page_by_page(app, tasks):
 
 
 def test_a_tenant_does_not_see_anothers_schedules(app, nightly, store, clock):
-    """L2."""
     other = duly.App(store=store, clock=clock, tenant="other")
 
     assert [] == other.schedules.list()
@@ -390,7 +383,6 @@ def test_a_tenant_does_not_see_anothers_schedules(app, nightly, store, clock):
 
 
 def test_a_preview_shows_what_a_timetable_would_do(app):
-    """T5."""
     shown = app.schedules.preview(NIGHTLY, n=2)
 
     assert ["2026-04-03T00:00:00Z", "2026-04-04T00:00:00Z"] == [
@@ -407,7 +399,7 @@ def test_a_schedule_can_be_written_as_json(app, nightly):
 
 
 def test_an_edit_keeps_a_skipped_occurrence_skipped_if_it_is_still_the_next(app, tasks):
-    """A1, INV-14: a person's order is not undone by another about something else."""
+    """INV-14: a person's order is not undone by another about something else."""
     app.schedules.create("daily", tasks.report, cron("0 9 * * *"))
     app.schedules.skip_next("daily", reason="holiday")
     edited = app.schedules.edit("daily", timetable=cron("0 9,10 * * *"))

@@ -1,4 +1,4 @@
-"""One scope for the whole screen: all tenants for an operator, one's own for a tenant (V1, V4, L2)."""
+"""One scope for the whole screen: all tenants for an operator, one's own for a tenant."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stale(name: str) -> Condition:
 
 
 def test_work_that_is_stale_in_any_tenant_is_an_operators_finding(app, kept):
-    """V4: whoever sees all is not told that all is well, while one tenant's work is not done."""
+    """Whoever sees all is not told that all is well, while one tenant's work is not done."""
     acme = within(app, ACME)
     acme.schedules.create("nightly", acme.call("report"), every("1h"))
     kept[1].set(kept[0].now() + 16 * HOUR_US)
@@ -61,7 +61,7 @@ def test_work_that_is_stale_in_any_tenant_is_an_operators_finding(app, kept):
 
 
 def test_what_alerts_are_about_is_judged_beyond_the_first_by_name(app, kept, monkeypatch):
-    """V4: of more schedules than are asked, those that alerts have found; it is said how many."""
+    """Of more schedules than are asked, those that alerts have found; it is said how many."""
     monkeypatch.setattr(status, "STALE_LOOKED_AT_MAX", 2)
     store, clock = kept
     for name in "abcd":
@@ -82,7 +82,7 @@ def test_what_alerts_are_about_is_judged_beyond_the_first_by_name(app, kept, mon
 
 
 def test_alerts_about_those_that_are_asked_anyway_take_nobodys_place(app, kept, monkeypatch):
-    """V4: so many more are asked as are said."""
+    """So many more are asked as are said."""
     monkeypatch.setattr(status, "STALE_LOOKED_AT_MAX", 2)
     monkeypatch.setattr(status, "SUSPECTS_MAX", 1)
     store, clock = kept
@@ -98,7 +98,6 @@ def test_alerts_about_those_that_are_asked_anyway_take_nobodys_place(app, kept, 
 
 
 def test_schedules_without_their_tasks_code_are_named_with_their_tenant(app):
-    """S6, L2."""
     acme = within(app, ACME)
     acme.schedules.create("nightly", acme.call("report"), every("1h"))
     acme.schedules.pause("nightly", reason=f"{TASK_GONE}: report")
@@ -109,7 +108,7 @@ def test_schedules_without_their_tasks_code_are_named_with_their_tenant(app):
 
 
 def test_open_runs_are_told_by_tenant_to_who_sees_all_alone(app, kept):
-    """V1, L2: a tenant is not told that there are others."""
+    """A tenant is not told that there are others."""
     work.make_dead(kept[0], "dead", tenant=ACME)
     work.queue(kept[0], "queued", tenant=GLOBEX)
     found = app.status()
@@ -121,7 +120,7 @@ def test_open_runs_are_told_by_tenant_to_who_sees_all_alone(app, kept):
 
 
 def test_an_operator_may_look_at_one_tenant_only(app, kept):
-    """V1: counts, findings and lists are then all of it."""
+    """Counts, findings and lists are then all of it."""
     work.make_dead(kept[0], "dead", tenant=ACME)
     own = within(app, ACME, is_confined=False).status(own=True)
     other = app.status(own=True)
@@ -131,7 +130,7 @@ def test_an_operator_may_look_at_one_tenant_only(app, kept):
 
 
 def test_speaking_for_another_tenant_is_refused_to_a_tenants_caller(app):
-    """L2: the name of who acts may change, whose promises it is about may not."""
+    """The name of who acts may change, whose promises it is about may not."""
     acme = within(app, ACME)
 
     assert ACME == acme.acting_as("bea", "cli").tenant

@@ -1,4 +1,4 @@
-"""The audit trail verified, in a store and in a file (A2)."""
+"""The audit trail verified, in a store and in a file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def verdict(tmp_path, lines, known=None):
 
 
 def test_a_trail_is_verified_to_its_end(app, sealed, monkeypatch):
-    """A2: page by page; what is too young is counted."""
+    """Page by page; what is too young is counted."""
     monkeypatch.setattr(audit, "ENTRIES_PAGE", 3)
     monkeypatch.setattr(audit, "SEALS_PAGE", 2)
     told = app.audit.verify()
@@ -72,7 +72,7 @@ def test_a_trail_is_verified_to_its_end(app, sealed, monkeypatch):
 
 
 def test_a_chain_that_was_made_anew_contradicts_the_head_that_was_kept(app, store, clock):
-    """A2: whoever can write everything can't write what is kept elsewhere."""
+    """Whoever can write everything can't write what is kept elsewhere."""
     head = seal_six(store)
     clock.advance(1)
     other = MemoryStore(clock)
@@ -85,13 +85,13 @@ def test_a_chain_that_was_made_anew_contradicts_the_head_that_was_kept(app, stor
 
 @pytest.mark.parametrize("known", ["", "x", "1", "1:ab", "0:" + "00" * 32, "1:" + "zz" * 32])
 def test_a_head_that_is_none_is_refused(app, known):
-    """L6: with what to give instead."""
+    """With what to give instead."""
     with pytest.raises(UsageError, match="is not the number and the hash of a seal"):
         app.audit.verify(known=known)
 
 
 def test_a_file_is_verified_without_its_store(app, sealed, lines, tmp_path):
-    """A2: it says the same."""
+    """It says the same."""
     told, stored = verdict(tmp_path, lines, sealed), app.audit.verify()
 
     assert stored.to_json() | {"source": told.source} == told.to_json()
@@ -99,7 +99,7 @@ def test_a_file_is_verified_without_its_store(app, sealed, lines, tmp_path):
 
 
 def test_a_file_of_before_addresses_is_sound_and_protected_as_it_was(tmp_path):
-    """A2, D5: by a later program; what it did not cover is counted and not taken for protected."""
+    """By a later program; what it did not cover is counted and not taken for protected."""
     lines = BEFORE.encode().splitlines(keepends=True)
     changed = [one.replace(b"h\xc3\xa4fen", b"hafen") for one in lines]
     added = [one.replace(b'"source":"cli"', b'"source":"cli","address":"::1"') for one in lines]
@@ -114,7 +114,7 @@ def outcome(told):
 
 
 def test_an_address_is_under_seal(lines, tmp_path):
-    """A2: also in a file."""
+    """Also in a file."""
     entry = json.loads(lines[1])
     assert ("192.0.2.7", True) == (entry["address"], entry["credential"].startswith("token:"))
     for changed in ({"address": None}, {"credential": "token:other"}):
@@ -126,7 +126,7 @@ def test_an_address_is_under_seal(lines, tmp_path):
 
 
 def test_a_file_that_was_tampered_with_shows(lines, tmp_path):
-    """A2: entries and seals alike."""
+    """Entries and seals alike."""
     entry = json.loads(lines[1])
     changed = json.dumps(entry | {"actor": "eve"}).encode() + b"\n"
     twice = [*lines[:2], lines[1], *lines[2:]]
@@ -167,13 +167,13 @@ def test_a_file_that_was_tampered_with_shows(lines, tmp_path):
     ids=["cut", "headless", "entry", "seal", "list", "number", "text"],
 )
 def test_a_file_that_is_none_of_ours_is_refused(lines, tmp_path, spoil, problem):
-    """L6: which is another thing than being tampered with."""
+    """Which is another thing than being tampered with."""
     with pytest.raises(UsageError, match=problem):
         verdict(tmp_path, spoil(lines))
 
 
 def test_a_sealer_that_has_nothing_leaves_no_seal(app, store):
-    """A2: a store that nobody has used is sound."""
+    """A store that nobody has used is sound."""
     fence = steps.own(store)
 
     assert store.seal_audit(SealAudit(fence=fence, limit=10)) is None

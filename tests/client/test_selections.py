@@ -1,4 +1,4 @@
-"""Selections: what an order about many runs touches is what was looked at (A1)."""
+"""Selections: what an order about many runs touches is what was looked at."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_selection_shows_what_it_holds_and_does_nothing(desk):
 
 
 def test_an_order_touches_what_was_looked_at_and_nothing_else(desk):
-    """A1: whatever has died meanwhile."""
+    """Whatever has died meanwhile."""
     app, clock = desk
     frozen = app.selections.freeze()
     later = app.enqueue(app.call("fail"))
@@ -65,7 +65,7 @@ def test_what_has_changed_meanwhile_is_told(desk):
 
 
 def test_runs_are_chosen_by_their_ids_whatever_their_state(desk):
-    """A1: the boxes that somebody ticked; each once, and one that is not there is told."""
+    """The boxes that somebody ticked; each once, and one that is not there is told."""
     app, _ = desk
     first, second, _ = app.runs.list(state="dead")
     app.runs.discard(second, reason="first")
@@ -93,7 +93,7 @@ def test_runs_are_cancelled_together(desk):
 
 
 def test_many_are_confirmed_by_their_number(desk, monkeypatch):
-    """A1: whoever orders about a crowd says how large it is."""
+    """Whoever orders about a crowd says how large it is."""
     app, _ = desk
     monkeypatch.setattr(selections, "CONFIRMED_ABOVE", 2)
     frozen = app.selections.freeze()
@@ -125,7 +125,7 @@ def test_what_is_no_id_of_a_selection_is_refused(desk):
 
 
 def test_nobody_believes_that_a_part_is_all(desk):
-    """A1: more than one order takes are refused, unless a number is asked for."""
+    """More than one order takes are refused, unless a number is asked for."""
     app, _ = desk
     small = replace_parts(app._caller, settings=duly.Settings(runs_per_order_max=2))  # noqa: SLF001
     few = selections.Selections(small, app.runs)

@@ -1,4 +1,4 @@
-"""`H` of cron, spread by the schedule that it is given to, however that is made (T4)."""
+"""`H` of cron, spread by the schedule that it is given to, however that is made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEEDED = cron("H 3 * * *", seed=NAME)
 
 
 def test_a_schedule_spreads_by_its_name_what_is_open(app, tasks):
-    """T4: made again, it is the same one; of another name it is another place."""
+    """Made again, it is the same one; of another name it is another place."""
     made = app.schedules.create(NAME, tasks.report, cron("H 3 * * *"))
     again = app.schedules.create(NAME, tasks.report, cron("H 3 * * *"))
     other = app.schedules.create("another", tasks.report, cron("H 3 * * *"))
@@ -24,7 +24,7 @@ def test_a_schedule_spreads_by_its_name_what_is_open(app, tasks):
 
 
 def test_an_edit_spreads_by_the_name_that_holds_from_then_on(app, tasks):
-    """T4, S4: a rename alone moves nothing."""
+    """A rename alone moves nothing."""
     app.schedules.create("old", tasks.report, cron("0 3 * * *"))
     edited = app.schedules.edit("old", timetable=cron("H 3 * * *"), name=NAME)
     renamed = app.schedules.edit(NAME, name="third")
@@ -33,7 +33,7 @@ def test_an_edit_spreads_by_the_name_that_holds_from_then_on(app, tasks):
 
 
 def test_a_schedule_that_code_declares_is_spread_by_its_name(app):
-    """T4, S9: and nothing has changed at the next start."""
+    """And nothing has changed at the next start."""
 
     @app.schedule(cron("H 3 * * *"), name=NAME)
     @app.task
@@ -50,7 +50,7 @@ def test_a_schedule_that_code_declares_is_spread_by_its_name(app):
 
 
 def test_a_stored_timetable_is_never_open(app, tasks):
-    """T1: what is stored means the same for ever."""
+    """What is stored means the same for ever."""
     made = app.schedules.create(NAME, tasks.report, cron("H H * * *") | cron("0 4 * * *"))
     stored = made.timetable.to_json()
 

@@ -1,4 +1,4 @@
-"""What a task says about how many of its runs may go on, how often and whom it calls (R8, B2, B4)."""
+"""What a task says about how many of its runs may go on, how often and whom it calls."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_parameter_that_is_not_given_is_what_it_is_by_default(app):
     ],
 )
 def test_a_limit_that_can_not_be_is_refused_in_one_sentence(app, options, message):
-    """L6: field, value and remedy; and no task is made."""
+    """Field, value and remedy; and no task is made."""
 
     def send(run: duly.Run, account: int) -> None: ...
 

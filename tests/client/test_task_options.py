@@ -1,4 +1,4 @@
-"""What a task says about its runs: how it is run, how often, how long and how safely (R6, R7, B1)."""
+"""What a task says about its runs: how it is run, how often, how long and how safely."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_a_command_can_be_put_on_a_schedule(app):
 
 
 def test_what_can_not_report_progress_has_no_stall_limit(app):
-    """R5: every command that takes longer would be stopped as stalled."""
+    """Every command that takes longer would be stopped as stalled."""
     key = duly.secret("env:KEY")
     with pytest.raises(UsageError, match="stall: '1m' is not an option of a command"):
         app.command("backup", ["pg_dump"], stall="1m")

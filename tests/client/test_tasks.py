@@ -1,4 +1,4 @@
-"""Tasks and their calls: what a signature and its types take, and what is refused (L4, L6)."""
+"""Tasks and their calls: what a signature and its types take, and what is refused."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_arguments_are_kept_by_name_as_canonical_json(app):
 )
 @pytest.mark.parametrize("is_typed", [True, False])
 def test_simple_values_are_written_as_json_writes_them(app, value, is_typed):
-    """A1: numbers and texts take a shorter way, to the same text."""
+    """Numbers and texts take a shorter way, to the same text."""
 
     def simple(value, zulu="a", alpha: int = 1):
         pass
@@ -88,7 +88,7 @@ def test_simple_values_are_written_as_json_writes_them(app, value, is_typed):
 
 
 def test_arguments_given_by_their_places_are_those_given_by_name(app):
-    """A1: a third way to the same text, taken once the types are known."""
+    """A third way to the same text, taken once the types are known."""
 
     @app.task
     def simple(zulu: int, alpha: str, mike: bool = True, kilo: float = 0.5) -> None: ...
@@ -113,7 +113,6 @@ def test_arguments_given_by_their_places_are_those_given_by_name(app):
     ],
 )
 def test_what_is_refused_is_refused_by_every_way(app, values, problem):
-    """A1."""
 
     @app.task
     def simple(zulu: int, alpha: str = "", kilo: float = 0.5) -> None: ...

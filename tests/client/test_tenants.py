@@ -1,4 +1,4 @@
-"""A tenant can't see or touch another's schedules, runs or payloads (L2, INV-20, S7)."""
+"""A tenant can't see or touch another's schedules, runs or payloads (INV-20)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def app(kept) -> duly.App:
 
 
 def test_every_way_in_is_walked(app):
-    """L2: a method that nobody has thought about fails here."""
+    """A method that nobody has thought about fails here."""
     walked = {*BY_REFERENCE, *LOOKING, *OPERATORS, *NOT_OF_A_TENANT}
 
     assert set() == set(ways_in(app)) - walked
@@ -81,7 +81,7 @@ def test_every_way_in_is_walked(app):
 
 
 def test_whose_things_are_meant_an_operator_alone_may_say(app):
-    """L2: each way in that can be told so is refused to a tenant, as is seen below."""
+    """Each way in that can be told so is refused to a tenant, as is seen below."""
     assert {"within"} == naming_others(app) - set(OPERATORS)
 
 
@@ -100,7 +100,7 @@ def test_what_is_anothers_is_answered_as_what_is_not_there(app, store, theirs):
 
 
 def test_what_is_shown_holds_nothing_of_anothers(app, store, theirs):
-    """L2, INV-20: neither a name, nor an id, nor what was said."""
+    """INV-20: neither a name, nor an id, nor what was said."""
     marks = {SECRET, THEIRS, "their-", *(text for text, _ in theirs.texts())}
     before = snapshot(store, BOTH)
     told = {name: [shown(call(app)) for call in calls] for name, calls in LOOKING.items() if calls}
@@ -114,7 +114,7 @@ def test_what_is_shown_holds_nothing_of_anothers(app, store, theirs):
 
 
 def test_an_operator_and_the_tenant_itself_see_what_is_hidden(app, kept, theirs):
-    """L2: or else the walk above would show nothing."""
+    """Or else the walk above would show nothing."""
     store, clock, _ = kept
     operator = duly.App(store=store, clock=clock)
     own = confined(operator, THEIRS)
@@ -146,7 +146,6 @@ def test_nothing_of_anothers_is_counted(app):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_concerns_every_tenant_is_an_operators(app, store, name):
-    """L1, L2."""
     before = snapshot(store, BOTH) if isinstance(store, MemoryStore) else None
 
     with pytest.raises(Forbidden, match=r"mallory: may not .*: that concerns every tenant; ask an"):
@@ -156,7 +155,7 @@ def test_what_concerns_every_tenant_is_an_operators(app, store, name):
 
 
 def test_names_and_keys_are_each_tenants_own(app, store, theirs):
-    """L2, S7: what another tenant has called so is in nobody's way."""
+    """What another tenant has called so is in nobody's way."""
     operator = duly.App(store=store, tenant=THEIRS)
     before = shown(operator.schedules.get(theirs.name)), shown(operator.delayed.get(theirs.key))
     report = app.tasks.find("report")
@@ -174,7 +173,7 @@ def test_names_and_keys_are_each_tenants_own(app, store, theirs):
 
 @pytest.mark.parametrize("thing", ["delayed", "queued"])
 def test_an_id_that_another_has_used_tells_nothing_of_it(app, store, theirs, thing):
-    """L2: it is refused as one that we have used for something else ourselves."""
+    """It is refused as one that we have used for something else ourselves."""
     report = app.tasks.find("report")
     own = app.enqueue(report.bind("ours"), delay="9h")
     before = snapshot(store, BOTH)

@@ -1,4 +1,4 @@
-"""Tokens in a program's hands: made once, listed without their secret, revoked for good (L1)."""
+"""Tokens in a program's hands: made once, listed without their secret, revoked for good."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parts(made):
 
 
 def test_a_token_is_made_and_its_text_is_seen_once(app):
-    """L1: nothing that is shown or kept afterwards holds the secret."""
+    """Nothing that is shown or kept afterwards holds the secret."""
     made = app.tokens.create("ci", role="operator")
     secret = parts(made).secret
 
@@ -62,7 +62,7 @@ def test_two_tokens_have_nothing_in_common(app):
     ],
 )
 def test_a_token_expires_after_ninety_days_unless_told(app, expires, told):
-    """L1: that it never does must be said."""
+    """That it never does must be said."""
     made = app.tokens.create("ci", expires=expires)
 
     assert (None if told is None else moment(told)) == made.token.expires_at
@@ -92,7 +92,6 @@ def test_a_token_that_has_expired_is_listed_as_such(app, clock):
     ],
 )
 def test_a_bad_order_gets_one_clear_error_and_makes_nothing(app, given, told):
-    """L6."""
     with pytest.raises(UsageError, match=told):
         app.tokens.create(**{"name": "ci"} | given)
 
@@ -100,7 +99,7 @@ def test_a_bad_order_gets_one_clear_error_and_makes_nothing(app, given, told):
 
 
 def test_a_token_is_revoked_by_its_id_or_by_its_prefix(app):
-    """L1: and a second time finds it revoked."""
+    """And a second time finds it revoked."""
     made = [app.tokens.create(f"ci {number}").token for number in range(3)]
 
     revoked = [
@@ -117,7 +116,7 @@ def test_a_token_is_revoked_by_its_id_or_by_its_prefix(app):
 
 
 def test_a_whole_token_is_no_name_for_it(app):
-    """L1: whoever pastes it leaves it in a history; it is refused and not repeated."""
+    """Whoever pastes it leaves it in a history; it is refused and not repeated."""
     made = app.tokens.create("ci")
 
     with pytest.raises(UsageError, match=f"name it by its prefix: {made.token.prefix}") as caught:
@@ -135,7 +134,6 @@ def test_a_token_that_is_not_there_is_not_found(app, reference):
 
 @pytest.mark.parametrize("reference", ["ci", "", 5, None])
 def test_what_names_no_token_is_refused(app, reference):
-    """L6."""
     with pytest.raises(UsageError, match="token: "):
         app.tokens.revoke(reference)
 
@@ -151,7 +149,7 @@ def test_an_operator_makes_tokens_for_any_tenant_and_for_all(app):
 
 
 def test_a_tenants_caller_has_tokens_of_its_own_tenant_only(app):
-    """L2: it can't make itself a key to others' doors."""
+    """It can't make itself a key to others' doors."""
     theirs = app.tokens.create("theirs", tenant="globex").token
     everywhere = app.tokens.create("all", tenant="*").token
     acme = app.within(tenant="acme", actor="bob")
@@ -171,7 +169,7 @@ def test_a_tenants_caller_has_tokens_of_its_own_tenant_only(app):
 
 
 def test_an_application_within_a_tenant_gives_its_orders_there(app, tasks):
-    """L2: under whoever's name asks, and from where."""
+    """Under whoever's name asks, and from where."""
     acme = app.within(tenant="acme", actor="bob")
     run = acme.enqueue(tasks.report.bind(), delay="1h", key="k")
     acme.cancel("k", reason="no more")
@@ -185,7 +183,6 @@ def test_an_application_within_a_tenant_gives_its_orders_there(app, tasks):
 
 
 def test_an_application_never_becomes_less_confined(app):
-    """L2."""
     acme = app.within(tenant="acme", actor="bob")
     again = acme.within(tenant="acme", actor="bob", is_confined=False)
     operator = app.within(tenant="acme", actor="bob", is_confined=False)
@@ -196,7 +193,7 @@ def test_an_application_never_becomes_less_confined(app):
 
 
 def test_checks_of_results_stay_the_applications_own(app):
-    """L2: one request's tenant does not become another's."""
+    """One request's tenant does not become another's."""
     checks = app.tasks.checks
     app.within(tenant="acme", actor="bob")
 
@@ -205,6 +202,6 @@ def test_checks_of_results_stay_the_applications_own(app):
 
 @pytest.mark.parametrize("tenant", ["*", "", None, 5, "a\x00b"])
 def test_a_tenant_is_one_tenant(app, tenant):
-    """L6: the star is for tokens alone."""
+    """The star is for tokens alone."""
     with pytest.raises(UsageError, match="tenant: "):
         app.within(tenant=tenant, actor="bob")

@@ -1,4 +1,4 @@
-"""A task's own writes and its run's success in one commit (E4), on a worker, in virtual time."""
+"""A task's own writes and its run's success in one commit, on a worker, in virtual time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def the_run(app: duly.App, task: str) -> duly.Run:
 
 
 def test_the_commit_ends_the_run():
-    """E4: what was written is there, and the run has succeeded with the result that was given."""
+    """What was written is there, and the run has succeeded with the result that was given."""
     app = new_app()
     app.task(name="ship")(lambda: None)
 
@@ -53,7 +53,7 @@ def test_the_commit_ends_the_run():
 
 
 def test_what_is_raised_within_undoes_all_of_it():
-    """E4: the attempt ends as any other that raised, and the next one writes it once."""
+    """The attempt ends as any other that raised, and the next one writes it once."""
     app = new_app()
     app.task(name="ship")(lambda: None)
 
@@ -74,7 +74,7 @@ def test_what_is_raised_within_undoes_all_of_it():
 
 
 def test_what_the_code_does_after_the_commit_changes_nothing():
-    """E4: the run is over; it is not tried again."""
+    """The run is over; it is not tried again."""
     app, begun = new_app(), []
 
     @app.task(effects="transactional", retry=AGAIN)
@@ -93,7 +93,7 @@ def test_what_the_code_does_after_the_commit_changes_nothing():
 
 
 def test_a_run_that_was_taken_away_commits_nothing():
-    """E4, INV-5: another attempt may have written it."""
+    """INV-5: another attempt may have written it."""
     app, told = new_app(), []
     app.task(name="ship")(lambda: None)
 
@@ -121,7 +121,6 @@ def test_a_run_that_was_taken_away_commits_nothing():
 
 
 def test_a_task_that_never_opens_one_ends_as_any_other():
-    """E4."""
     app = new_app()
 
     @app.task(effects="transactional")
@@ -159,7 +158,7 @@ def opens_one_in_another(run: duly.Run) -> None:
     ],
 )
 def test_what_can_not_be_is_refused(effects: str, code: Callable[[duly.Run], None], problem: str):
-    """E4: and says why."""
+    """And says why."""
     app, told = new_app(), []
 
     @app.task(name="close_day", effects=effects, retry=Retry(attempts=1))
@@ -176,7 +175,6 @@ def test_what_can_not_be_is_refused(effects: str, code: Callable[[duly.Run], Non
 
 
 def test_who_was_asked_to_stop_begins_none():
-    """E4, R9."""
     app, told = new_app(), []
 
     @app.task(effects="transactional")
@@ -197,7 +195,6 @@ def test_who_was_asked_to_stop_begins_none():
 
 
 def test_async_tasks_await_the_same():
-    """E4."""
     app = new_app()
     app.task(name="ship")(lambda: None)
 
@@ -219,7 +216,6 @@ def test_async_tasks_await_the_same():
 
 
 def test_its_check_is_made_with_the_commit():
-    """E4, E6."""
     app = new_app()
 
     @app.task(effects="transactional")
@@ -242,7 +238,7 @@ def test_its_check_is_made_with_the_commit():
 
 
 def test_rows_of_a_task_and_its_success_are_one_commit(tmp_path: Path):
-    """E4: on SQLite, after an attempt that failed behind its row."""
+    """On SQLite, after an attempt that failed behind its row."""
     clock = ManualClock(START_US)
     store = SqliteStore(tmp_path / "duly.db", clock)
     app = duly.App(store=store, clock=clock)

@@ -1,4 +1,4 @@
-"""Virtual time: what falls due is run at once, on a memory store, without sleeping (U6)."""
+"""Virtual time: what falls due is run at once, on a memory store, without sleeping."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_a_task_that_never_comes_to_rest_is_told(app, monkeypatch):
 
 
 def test_nothing_is_left_to_chance(app):
-    """U6: ids, the order of what falls due together and the spread of retries, at every run."""
+    """Ids, the order of what falls due together and the spread of retries, at every run."""
     seen: list[list[tuple[object, datetime]]] = []
 
     @app.task(retry=duly.Retry(attempts=3, base="1m"))

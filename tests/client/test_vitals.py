@@ -1,4 +1,4 @@
-"""How schedules, tasks and tenants are doing: triggers and completions side by side (V1, V4)."""
+"""How schedules, tasks and tenants are doing: triggers and completions side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def test_a_wall_of_green_shows_that_nothing_useful_is_completed():
-    """V1, V4: triggers punctual, a queue eleven minutes old, a completion 47 minutes old."""
+    """Triggers punctual, a queue eleven minutes old, a completion 47 minutes old."""
     app = duly.App("memory:")
     wrong: list[str] = []
 
@@ -84,7 +84,7 @@ def test_a_wall_of_green_shows_that_nothing_useful_is_completed():
 
 
 def test_what_is_due_every_few_seconds_is_not_stale_within_a_minute():
-    """V4: a busy moment delays several of its occurrences, and says nothing about its work."""
+    """A busy moment delays several of its occurrences, and says nothing about its work."""
     app = duly.App("memory:")
 
     @app.task
@@ -105,7 +105,7 @@ def test_what_is_due_every_few_seconds_is_not_stale_within_a_minute():
 
 
 def test_a_schedule_tells_what_goes_on_and_how_it_went_wrong():
-    """V1: active attempts, retries, failures by class, useful completions per attempt."""
+    """Active attempts, retries, failures by class, useful completions per attempt."""
     app = duly.App("memory:")
     seen: list[VitalSigns] = []
 
@@ -147,7 +147,7 @@ def test_a_schedule_tells_what_goes_on_and_how_it_went_wrong():
 
 
 def test_a_task_and_a_tenant_are_told_by_all_that_is_theirs():
-    """V1: scheduled or not; and which schedules are not well, the worst first."""
+    """Scheduled or not; and which schedules are not well, the worst first."""
     app = duly.App("memory:")
 
     @app.task(queue="slow")
@@ -190,7 +190,6 @@ def test_a_task_and_a_tenant_are_told_by_all_that_is_theirs():
 
 
 def test_what_is_not_there_is_refused_by_name():
-    """L6."""
     app = duly.App("memory:")
 
     with pytest.raises(NotFound, match="nobody"):
@@ -206,7 +205,7 @@ def test_what_is_not_there_is_refused_by_name():
 
 
 def test_what_is_told_to_be_typed_is_quoted():
-    """L4: a name that a shell would obey does nothing by being copied."""
+    """A name that a shell would obey does nothing by being copied."""
     app, name = duly.App("memory:"), "close $(touch x); `id`"
 
     @app.task(retry=Retry(attempts=1))

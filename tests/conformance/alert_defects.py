@@ -1,4 +1,4 @@
-"""Stores that keep alerts wrongly, and the test that is meant for each (V3)."""
+"""Stores that keep alerts wrongly, and the test that is meant for each."""
 
 from __future__ import annotations
 

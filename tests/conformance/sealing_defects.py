@@ -1,4 +1,4 @@
-"""Stores that seal the audit trail wrongly, and the test that is meant for each (A2)."""
+"""Stores that seal the audit trail wrongly, and the test that is meant for each."""
 
 from __future__ import annotations
 

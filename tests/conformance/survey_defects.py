@@ -1,4 +1,4 @@
-"""Defects in answers about many at once (M1, E5, U3)."""
+"""Defects in answers about many at once."""
 
 from __future__ import annotations
 

@@ -727,7 +727,7 @@ DEFECTS = [
     ("broken", "named"), DEFECTS, ids=[broken.__name__ for broken, _ in DEFECTS]
 )
 def test_a_broken_store_fails_the_test_that_is_meant_for_it(broken, named):
-    """D4: and the sound store passes that same test."""
+    """And the sound store passes that same test."""
     _run(MemoryStore, named)
 
     with pytest.raises((AssertionError, ValueError, Outdated, pytest.fail.Exception)) as caught:
@@ -738,7 +738,7 @@ def test_a_broken_store_fails_the_test_that_is_meant_for_it(broken, named):
 
 
 def test_no_test_of_the_contract_hides_another():
-    """D4: two parts that use one name would lose a test without a word."""
+    """Two parts that use one name would lose a test without a word."""
     names = [
         name for part in StoreContract.__bases__ for name in vars(part) if name.startswith("test_")
     ]

@@ -1,4 +1,4 @@
-"""The memory store keeps the contract (SPEC D4)."""
+"""The memory store keeps the contract."""
 
 from __future__ import annotations
 

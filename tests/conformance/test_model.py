@@ -1,4 +1,4 @@
-"""Memory is the model: SQLite gives the same answers to any sequence of orders (SPEC D4).
+"""Memory is the model: SQLite gives the same answers to any sequence of orders.
 
 Both stores are driven with the same random commands on one clock. After every step each answer and
 all that can be read must be equal, and neither store may find anything wrong with itself.

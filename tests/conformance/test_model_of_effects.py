@@ -1,4 +1,4 @@
-"""Memory is the model of effects, too: the same orders with little else between them (SPEC D4)."""
+"""Memory is the model of effects, too: the same orders with little else between them."""
 
 from __future__ import annotations
 

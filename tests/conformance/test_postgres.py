@@ -1,4 +1,4 @@
-"""The PostgreSQL store keeps the contract (SPEC D4)."""
+"""The PostgreSQL store keeps the contract."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ class TestPostgresAskedAhead(
     Queues,
     TakingOutOfService,
 ):
-    """What the contract says of claims holds for those that are waited for later, too (P1)."""
+    """What the contract says of claims holds for those that are waited for later, too."""
 
     kind = AskedAhead

@@ -1,4 +1,4 @@
-"""Memory is the model of PostgreSQL, too: the same answers to any sequence of orders (SPEC D4)."""
+"""Memory is the model of PostgreSQL, too: the same answers to any sequence of orders."""
 
 from __future__ import annotations
 

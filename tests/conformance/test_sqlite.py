@@ -1,4 +1,4 @@
-"""The SQLite store keeps the contract (SPEC D4), in a file and in memory."""
+"""The SQLite store keeps the contract, in a file and in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The testing kit itself: a clock that obeys, and draws that repeat (SPEC U6)."""
+"""The testing kit itself: a clock that obeys, and draws that repeat."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_time_passes_on_both_clocks(duration):
 
 
 def test_setting_the_clock_lets_no_time_pass():
-    """F7: a step of the wall clock, forwards or back."""
+    """A step of the wall clock, forwards or back."""
     clock = ManualClock(5)
     clock.advance(1)
     clock.set(3)
@@ -57,7 +57,7 @@ def test_a_draw_is_as_long_as_asked_for(size):
 
 
 def test_the_kit_is_there_without_pytest():
-    """U6: pytest is asked for by the conformance suite alone."""
+    """Pytest is asked for by the conformance suite alone."""
     code = "import sys, duly.testing; print('pytest' in sys.modules)"
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

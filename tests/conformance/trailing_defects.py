@@ -1,4 +1,4 @@
-"""Defects in following the audit trail, each with the test that must notice it (A2, L2)."""
+"""Defects in following the audit trail, each with the test that must notice it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects in what vitals and the search for the missing rest on (V1, M1, D6)."""
+"""Defects in what vitals and the search for the missing rest on."""
 
 from __future__ import annotations
 

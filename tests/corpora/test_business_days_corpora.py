@@ -1,4 +1,4 @@
-"""Business days of seventeen calendars as the holidays package and numpy have them (SPEC T4)."""
+"""Business days of seventeen calendars as the holidays package and numpy have them."""
 
 from __future__ import annotations
 

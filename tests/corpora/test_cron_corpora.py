@@ -1,4 +1,4 @@
-"""Cron expressions as other schedulers answer them (SPEC T2, T4, T7)."""
+"""Cron expressions as other schedulers answer them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ def told(question: Question) -> str:
 
 @pytest.mark.parametrize("name", ["cron_plain", "cron_ext"])
 def test_plain_and_extended_expressions_are_answered_alike(name):
-    """T4."""
     different = [told(question) for question in questions(name) if not is_answered_alike(question)]
 
     assert different == []
@@ -66,7 +65,6 @@ def test_plain_and_extended_expressions_are_answered_alike(name):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_changes_of_clocks_are_answered_alike_under_each_policy(policy):
-    """T2."""
     asked = [row for row in rows("cron_dst") if policy in row["expect"]]
     assert asked
     different = [row["expr"] for row in asked if not is_row_answered_alike(row, policy)]
@@ -82,7 +80,6 @@ def is_row_answered_alike(row: Row, policy: str) -> bool:
 
 @pytest.mark.parametrize("name", SUITE_ROWS)
 def test_a_row_that_differs_is_of_exactly_one_class_and_one_of_no_class_agrees(name):
-    """T4."""
     unexplained = [
         (told(question), classes)
         for question in questions(name)
@@ -110,7 +107,7 @@ def test_the_written_list_names_the_classes():
 
 
 def test_cronos_joins_its_day_fields_by_and():
-    """T4: the largest class of differences has no other reason than the one given."""
+    """The largest class of differences has no other reason than the one given."""
     joined = DIFFERENCES[0]
     different = [
         told(question)
@@ -139,7 +136,6 @@ def first_meeting(question: Question) -> list[datetime]:
 
 
 def test_an_instant_is_an_occurrence_where_others_match_it():
-    """T4."""
     asked = [row for row in rows("cron_suites") if row["kind"] == "cron_matches"]
     assert asked
     different = [
@@ -153,11 +149,10 @@ def test_an_instant_is_an_occurrence_where_others_match_it():
 
 
 def test_what_every_parser_refuses_is_refused():
-    """T7, L6."""
     refused_by_all = [
         row
         for row in rows("cron_validity")
-        # None of them knows H, which is ours: it is spread by the schedule's name (T4).
+        # None of them knows H, which is ours: it is spread by the schedule's name.
         if is_refused_by_all(row) and not row["expr"].startswith("H ")
     ]
     assert refused_by_all
@@ -179,7 +174,7 @@ def refusal(expression: str) -> UsageError | None:
 
 
 def test_a_refusal_names_the_field_at_fault():
-    """L6: or, where fields are missing or too many, how many there are."""
+    """Or, where fields are missing or too many, how many there are."""
     invalid = rows("cron_cronos_validity")
     assert invalid
     misnamed = [

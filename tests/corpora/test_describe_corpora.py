@@ -1,4 +1,4 @@
-"""Other tools' expressions are recognised, described and never contradicted (SPEC T6)."""
+"""Other tools' expressions are recognised, described and never contradicted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def accepted(expression: str) -> Cron | None:
     "name", ["cron_describe", "cron_plain", "cron_ext", "cron_suites", "cron_dst"]
 )
 def test_every_expression_has_a_description_of_bearable_length(name):
-    """T6"""
     described = [found.describe() for row in rows(name) if (found := accepted(row["expr"]))]
 
     assert len(described) > len(rows(name)) / 2
@@ -52,7 +51,7 @@ def is_plain(row: Row) -> bool:
 
 
 def test_times_and_weekdays_are_those_that_other_tools_name():
-    """T6: wordings differ; what is named must not."""
+    """Wordings differ; what is named must not."""
     compared = 0
     for row in rows("cron_describe"):
         found = accepted(row["expr"])
@@ -68,7 +67,6 @@ def test_times_and_weekdays_are_those_that_other_tools_name():
 
 @pytest.mark.parametrize("name", CRON)
 def test_every_cron_expression_is_recognised_as_one(name):
-    """T6"""
     expressions = {row["expr"] for row in rows(name) if row["expr"] and accepted(row["expr"])}
 
     assert expressions
@@ -77,12 +75,11 @@ def test_every_cron_expression_is_recognised_as_one(name):
 
 @pytest.mark.parametrize("name", ["rrule", "rrule_tz"])
 def test_every_recurrence_rule_is_recognised_as_one(name):
-    """T6"""
     assert {"rrule"} == {kind_of(row["rrule"]) for row in rows(name)}
 
 
 def test_every_calendar_event_is_recognised_as_one():
-    """T6: all but weekdays alone, which are left to plain language: it asks for the time."""
+    """All but weekdays alone, which are left to plain language: it asks for the time."""
     events = {row["expr"] for row in rows("oncalendar") if row["kind"] == "oncalendar_next"}
     strangers = {event for event in events if kind_of(event) != "oncalendar"}
 

@@ -1,4 +1,4 @@
-"""Calendar events as systemd itself answers them (SPEC T4), under the two policies that are its own.
+"""Calendar events as systemd itself answers them, under the two policies that are its own.
 
 systemd drops local times that a change of clocks skips and takes the first of two that look alike:
 gap="skip", fold="first". No other pair of our policies reproduces the file.
@@ -57,7 +57,7 @@ def test_almost_every_answer_was_computed_under_the_offsets_of_today():
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("fold", FOLDS)
 def test_the_rows_at_changes_of_clocks_tell_the_policies_apart(gap, fold):
-    """T2: the file is sensitive to the policies, so that passing it says something about them."""
+    """The file is sensitive to the policies, so that passing it says something about them."""
     is_systemds = (gap, fold) == ("skip", "first")
     is_right = wrong_rows(gap, fold) == []
     if is_right and len(rows("oncalendar")) < ROWS_THAT_TELL:
@@ -67,7 +67,7 @@ def test_the_rows_at_changes_of_clocks_tell_the_policies_apart(gap, fold):
 
 
 def test_what_systemd_refuses_is_refused_by_naming_the_part():
-    """L6: an error for each, with a field that is part of the expression, and a remedy."""
+    """An error for each, with a field that is part of the expression, and a remedy."""
     refused = [row["expr"] for row in rows("oncalendar") if row["kind"] == "oncalendar_invalid"]
     assert refused
     parts = {"oncalendar", "weekday", "date", "time", "year", "month", "day"}

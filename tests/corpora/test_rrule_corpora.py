@@ -1,4 +1,4 @@
-"""Recurrence rules as dateutil, ical.js, ical4j and RFC 5545 itself expand them (SPEC T4, T2)."""
+"""Recurrence rules as dateutil, ical.js, ical4j and RFC 5545 itself expand them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_expanded_in_window(row: Row) -> bool:
 
 
 def test_every_rule_is_expanded_as_by_its_source():
-    """T4: the first occurrences, and the end where there is one."""
+    """The first occurrences, and the end where there is one."""
     questions = [row for row in rows("rrule") if row["kind"] == "rrule"]
 
     assert questions
@@ -42,7 +42,7 @@ def test_every_rule_is_expanded_as_by_its_source():
 
 
 def test_every_window_has_the_occurrences_of_its_source():
-    """T4: as a calendar shows a month."""
+    """As a calendar shows a month."""
     questions = [row for row in rows("rrule") if row["kind"] == "rrule_between"]
 
     assert questions
@@ -65,7 +65,7 @@ def wrong_in_zones(gap: str, fold: str) -> list[str]:
 
 
 def test_rules_across_changes_of_clocks_follow_the_rfc():
-    """T2: nonexistent local times are left out and not counted, ambiguous ones mean the first."""
+    """Nonexistent local times are left out and not counted, ambiguous ones mean the first."""
     assert rows("rrule_tz")
     assert [] == wrong_in_zones("skip", "first")
 
@@ -73,7 +73,7 @@ def test_rules_across_changes_of_clocks_follow_the_rfc():
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("fold", FOLDS)
 def test_the_rows_tell_the_policies_apart(gap, fold):
-    """T2: so that passing them says something about the policies."""
+    """So that passing them says something about the policies."""
     is_of_the_rfc = (gap, fold) == ("skip", "first")
     is_right = not wrong_in_zones(gap, fold)
     if is_right and len(rows("rrule_tz")) < ROWS_THAT_TELL:
@@ -83,7 +83,7 @@ def test_the_rows_tell_the_policies_apart(gap, fold):
 
 
 def test_previous_walks_every_expansion_backwards():
-    """T4: the same occurrences, from the last one back, and nothing before the first."""
+    """The same occurrences, from the last one back, and nothing before the first."""
     wrong = []
     for row in rows("rrule"):
         if row["kind"] != "rrule" or not row["expect"]:

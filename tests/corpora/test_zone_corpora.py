@@ -1,4 +1,4 @@
-"""Offsets and local times as two other implementations of the tz database have them (SPEC T2, T3)."""
+"""Offsets and local times as two other implementations of the tz database have them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def offset(text: str) -> int:
 
 
 def test_clocks_change_when_and_by_how_much_the_corpus_says():
-    """T3: the offset before, the offset after, to the second; and whether wall times are lost or doubled."""
+    """The offset before, the offset after, to the second; and whether wall times are lost or doubled."""
     assert rows("tz_transitions")
     wrong = []
     for row in rows("tz_transitions"):
@@ -39,7 +39,7 @@ def test_clocks_change_when_and_by_how_much_the_corpus_says():
 
 
 def test_local_times_are_unique_missing_or_doubled_as_the_corpus_says():
-    """T2: with every instant that shows them."""
+    """With every instant that shows them."""
     assert rows("tz_local_resolution")
     wrong = []
     for row in rows("tz_local_resolution"):
@@ -53,7 +53,7 @@ def test_local_times_are_unique_missing_or_doubled_as_the_corpus_says():
 
 
 def test_missing_local_times_become_the_instants_that_the_corpus_says():
-    """T2: the first after the gap under `next`; by the offset before it under `shift`; none under `skip`."""
+    """The first after the gap under `next`; by the offset before it under `shift`; none under `skip`."""
     wrong, missing = [], 0
     for row in rows("tz_local_resolution"):
         if row["expect"]["type"] != "nonexistent":

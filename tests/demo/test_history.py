@@ -44,7 +44,7 @@ def runs(past: App) -> list[Run]:
 
 
 def test_what_must_always_hold_holds(past: App):
-    """U1, F1, V2: nothing is forged, so the check, the seals and the count of early fires agree."""
+    """Nothing is forged, so the check, the seals and the count of early fires agree."""
     status = past.status()
 
     assert [] == past.check()
@@ -55,7 +55,7 @@ def test_what_must_always_hold_holds(past: App):
 
 
 def test_there_is_a_run_of_every_kind(runs: list[Run]):
-    """U1: one of everything."""
+    """One of everything."""
     states = Counter(run.state for run in runs)
     origins = Counter(run.origin for run in runs)
     expected = {
@@ -77,7 +77,7 @@ def test_it_begins_two_weeks_ago_and_ends_now(runs: list[Run]):
 
 
 def test_every_expected_occurrence_has_a_verdict(past: App):
-    """M1, O1: run, or skipped for one of several reasons; nothing is unknown or overdue."""
+    """Run, or skipped for one of several reasons; nothing is unknown or overdue."""
     begin = NOW - timedelta(days=DAYS)
     found: Counter[tuple[str, str | None]] = Counter()
     for schedule in past.schedules.list(status="active"):
@@ -113,7 +113,6 @@ def test_runs_overlapped_where_that_is_allowed(runs: list[Run]):
 
 
 def test_results_are_verified_and_refuted(past: App, runs: list[Run]):
-    """E6."""
     reports = [run for run in runs if run.schedule == "nightly-report"]
     verdicts = {one.verdict for run in reports for one in past.inbox.checks(run.id)}
 
@@ -121,7 +120,7 @@ def test_results_are_verified_and_refuted(past: App, runs: list[Run]):
 
 
 def test_a_report_is_refuted_whenever_the_demo_is_started():
-    """T2, U1: nights in which clocks are put back are longer than others."""
+    """Nights in which clocks are put back are longer than others."""
     reports = app.NIGHTLY.upcoming(datetime(2026, 10, 20, tzinfo=UTC), 10)
     longest = max(b - a for a, b in pairwise(reports))
 
@@ -129,7 +128,6 @@ def test_a_report_is_refuted_whenever_the_demo_is_started():
 
 
 def test_a_scope_has_missing_items(past: App, runs: list[Run]):
-    """E6."""
     scopes = [past.inbox.scope(run.id) for run in runs if run.schedule == "ledger-close"]
 
     assert 1 == [one.missing for one in scopes].count(("account-7", "account-8"))
@@ -137,7 +135,7 @@ def test_a_scope_has_missing_items(past: App, runs: list[Run]):
 
 
 def test_one_payment_is_in_doubt_and_one_was_settled(past: App, runs: list[Run]):
-    """E5: by whom and why is in the audit trail."""
+    """By whom and why is in the audit trail."""
     [item] = past.inbox.list()
     settled = [one for one in past.audit.page(action="run.settled").items if one.actor == OPERATOR]
 
@@ -149,7 +147,6 @@ def test_one_payment_is_in_doubt_and_one_was_settled(past: App, runs: list[Run])
 
 
 def test_a_backfill_stands_at_two_fifths(past: App):
-    """M2."""
     [backfill] = past.backfills.list()
 
     assert "paused" == backfill.status
@@ -158,7 +155,6 @@ def test_a_backfill_stands_at_two_fifths(past: App):
 
 
 def test_a_breaker_is_open_and_a_queue_is_paused(past: App):
-    """B2."""
     [breaker] = past.breakers.list()
     queue = past.queues.get(tasks.BULK)
 
@@ -181,7 +177,6 @@ def test_schedules_are_of_the_owner_demo_and_some_are_paused_or_deleted(past: Ap
 
 
 def test_people_of_the_demo_gave_orders(past: App):
-    """L5."""
     actors = Counter(one.actor for one in past.audit.page(limit=1000).items)
 
     assert {OPERATOR, app.ANALYST, "demo"} <= set(actors)
@@ -189,7 +184,7 @@ def test_people_of_the_demo_gave_orders(past: App):
 
 
 def test_the_night_of_the_clock_change_is_in_it(past: App, runs: list[Run]):
-    """T2: 02:30 did not exist in Berlin; the report ran at 03:00, once."""
+    """02:30 did not exist in Berlin; the report ran at 03:00, once."""
     night = [
         run
         for run in runs

@@ -78,7 +78,7 @@ def test_a_run_that_is_cancelled_stops_where_it_rests(past: PastSimulation):
 
 
 def test_a_worker_that_is_lost_leaves_doubt_about_what_may_not_be_done_twice(past: PastSimulation):
-    """E5: the reaper settles it when the lease has run out, as it does anywhere."""
+    """The reaper settles it when the lease has run out, as it does anywhere."""
     run = app.enqueue(pay).id
     past.lose_worker(10)
     found = app.runs.get(run)
@@ -91,7 +91,6 @@ def test_a_worker_that_is_lost_leaves_doubt_about_what_may_not_be_done_twice(pas
 
 
 def test_what_falls_due_while_nobody_dispatches_is_settled_by_its_policy(past: PastSimulation):
-    """M1."""
     app.schedules.create("skipped", work.bind(seconds=1), every("10m"), misfire="skip")
     app.schedules.create("made-up", work.bind(seconds=1), every("10m"), misfire="all")
     past.be_away_until(START_US + 3300 * SECOND_US)
@@ -110,7 +109,7 @@ def test_no_thread_outlives_its_past(past: PastSimulation):
 
 
 def test_only_the_past_does_not_wait_for_the_disk(tmp_path: Path):
-    """R1: the fleet opens the same file anew, and durably."""
+    """The fleet opens the same file anew, and durably."""
     scratch = open_scratch(tmp_path / "promises.db", ManualClock())
     assert isinstance(scratch, SqliteStore)
     store = SqliteStore(tmp_path / "promises.db")

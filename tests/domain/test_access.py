@@ -1,4 +1,4 @@
-"""Who may do what, and how a token is made, read and recognised (L1)."""
+"""Who may do what, and how a token is made, read and recognised."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_token_reads_as_it_was_written(token):
 
 
 def test_every_drawn_bit_counts_and_the_secret_has_more_than_256():
-    """L1: 40 bits of prefix and 260 of secret; the last four that are drawn are left over."""
+    """40 bits of prefix and 260 of secret; the last four that are drawn are left over."""
     seen = {make_token((1 << bit).to_bytes(DRAWN_BYTES)) for bit in range(8 * DRAWN_BYTES)}
 
     assert 300 == len(seen) - 1
@@ -105,7 +105,6 @@ def test_what_can_not_be_a_token_is_none(token, change):
 
 
 def test_every_refusal_is_one_clear_error():
-    """L6."""
     told = {str(unauthenticated(refusal)) for refusal in Refusal}
 
     assert len(Refusal) == len(told)
@@ -163,7 +162,7 @@ def test_that_a_token_was_revoked_is_told_to_those_alone_who_know_its_secret(tok
     ],
 )
 def test_a_role_may_do_what_its_scopes_say_and_nothing_else(record, role, allowed):
-    """L1: viewer, operator, admin; and a worker that may not even look."""
+    """Viewer, operator, admin; and a worker that may not even look."""
     principal = replace(record, role=role).principal()
     assert allowed == principal.scopes
     for scope in Scope:
@@ -179,7 +178,6 @@ def test_every_role_has_scopes():
 
 
 def test_a_token_of_a_tenant_acts_there_and_nowhere_else(record):
-    """L2."""
     principal = record.principal()
 
     assert "acme" == principal.tenant_for(None)
@@ -206,7 +204,6 @@ def test_an_expiry_is_a_while_an_instant_or_never():
 
 @pytest.mark.parametrize("expiry", [Expiry(after_us=0), Expiry(at=NOW), Expiry(at=NOW - 1)])
 def test_an_expiry_that_has_passed_is_refused(expiry):
-    """L6."""
     with pytest.raises(UsageError, match=r"expires: .* has passed; give a later one"):
         expiry.resolve(NOW)
 

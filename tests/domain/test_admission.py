@@ -1,4 +1,4 @@
-"""Whether an attempt may begin: breakers, then caps, then rates (R8, B2, B4)."""
+"""Whether an attempt may begin: breakers, then caps, then rates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def limits(**scopes: Limit) -> Limits:
 
 
 def test_an_attempt_falls_under_each_limit_once():
-    """R8, B4."""
     known = limits(
         task_send=Limit(running=5, running_by=(("account", 1),)), tenant_acme=Limit(rate=RATE)
     )
@@ -58,12 +57,10 @@ def test_an_attempt_falls_under_each_limit_once():
 
 
 def test_what_has_no_limit_falls_under_none():
-    """R8."""
     assert falls_under(limits(), "send", "acme", None) == ((), (), ())
 
 
 def test_who_is_kept_by_the_breaker_takes_no_place_and_no_turn():
-    """B2."""
     books = AdmissionState(breakers={"api": OPEN})
     comer = AdmissionRequest(
         run_id=run(1),
@@ -81,7 +78,7 @@ def test_who_is_kept_by_the_breaker_takes_no_place_and_no_turn():
 
 
 def test_who_waits_for_a_destination_comes_back_in_a_turn_of_its_own():
-    """B2, INV-23: so many a second, however many wait, and none before it is tried again."""
+    """INV-23: so many a second, however many wait, and none before it is tried again."""
     books = AdmissionState(breakers={"api": OPEN})
     comers = [AdmissionRequest(run_id=run(number), destination="api") for number in range(500)]
 
@@ -93,7 +90,6 @@ def test_who_waits_for_a_destination_comes_back_in_a_turn_of_its_own():
 
 
 def test_who_stands_takes_no_turn_and_is_no_probe():
-    """R8, B2, B4."""
     books = AdmissionState(held={"task:a": 1}, breakers={"api": OPEN})
     comer = AdmissionRequest(
         run_id=run(1), destination="api", caps=(("task:a", 1),), rates=(("task:a", RATE),)
@@ -106,7 +102,6 @@ def test_who_stands_takes_no_turn_and_is_no_probe():
 
 
 def test_who_waits_for_its_turn_is_no_probe_and_holds_nothing():
-    """B2, B4."""
     books = AdmissionState(
         breakers={"api": OPEN}, paces={"task:a": RateState(promised_at=NOW + 99 * SECOND)}
     )
@@ -124,7 +119,6 @@ def test_who_waits_for_its_turn_is_no_probe_and_holds_nothing():
 
 
 def test_one_that_was_let_go_has_its_place_and_gives_it_back_if_it_can_not_begin():
-    """R8."""
     caps = (("task:a", 1), ("tenant:t", 1))
     comer = AdmissionRequest(
         run_id=run(1), caps=caps, places=("task:a", "tenant:t"), holds=frozenset({"task:a"})
@@ -139,7 +133,6 @@ def test_one_that_was_let_go_has_its_place_and_gives_it_back_if_it_can_not_begin
 
 
 def test_as_many_go_as_there_is_room_for():
-    """R8."""
     assert room(5, 3, 9) == 2
     assert room(5, 3, 1) == 1
     assert room(5, 7, 9) == 0
@@ -158,7 +151,7 @@ COMERS = st.lists(
 def test_never_above_a_cap_and_nobody_is_forgotten(
     comers: list[tuple[set[str], bool, bool, int]], caps: dict[str, int]
 ):
-    """R8, B2, B4: whatever comes, in whatever order, and whoever ends meanwhile."""
+    """Whatever comes, in whatever order, and whoever ends meanwhile."""
     books, now = AdmissionState(), NOW
     running: list[AdmissionRequest] = []
     for number, (places, has_rate, is_ending, gap) in enumerate(comers):
@@ -193,7 +186,7 @@ def test_never_above_a_cap_and_nobody_is_forgotten(
 
 @given(st.lists(st.tuples(st.integers(0, 20 * SECOND), st.integers(1, 5)), max_size=20))
 def test_an_open_breaker_lets_nothing_go_but_its_probes(steps: list[tuple[int, int]]):
-    """B2: one at a time, and everybody else is told when to come back."""
+    """One at a time, and everybody else is told when to come back."""
     books, now, number = AdmissionState(breakers={"api": OPEN}), NOW, 0
     for gap, several in steps:
         now += gap

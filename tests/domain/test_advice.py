@@ -1,4 +1,4 @@
-"""What is safest about a run that is in doubt (E5)."""
+"""What is safest about a run that is in doubt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ REPEATING = {Choice.RETRY, Choice.RESUME, Choice.REPAIR}
     ],
 )
 def test_the_safest_choice_follows_from_what_is_known(doubt: Doubt, choice: Choice):
-    """E5."""
     assert advise(doubt).choice is choice
 
 
@@ -43,7 +42,7 @@ def every_doubt() -> list[Doubt]:
 
 
 def test_what_may_have_been_done_is_never_advised_to_be_repeated():
-    """E5, INV-11: in every combination of what can be known."""
+    """INV-11: in every combination of what can be known."""
     for doubt in every_doubt():
         advice = advise(doubt)
         is_open = doubt.effects is Effects.UNSAFE and (doubt.unknown or doubt.is_whole)
@@ -55,7 +54,6 @@ def test_what_may_have_been_done_is_never_advised_to_be_repeated():
 
 
 def test_a_repetition_that_is_not_advised_must_be_confirmed():
-    """E5, U2."""
     advice = advise(UNSAFE._replace(unknown=1))
 
     assert {choice for choice in Choice if advice.is_risky(choice)} == REPEATING

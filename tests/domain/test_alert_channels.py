@@ -1,4 +1,4 @@
-"""Channels are checked whole before they are kept (V3, L4, L6)."""
+"""Channels are checked whole before they are kept."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_mail_to_another_machine_needs_tls_unless_somebody_says_otherwise():
     ],
 )
 def test_what_would_not_work_is_refused_with_its_field_and_no_secret(kind, options, field):
-    """L6, L4: one error, before anything is kept; a secret given by mistake is not repeated."""
+    """One error, before anything is kept; a secret given by mistake is not repeated."""
     with pytest.raises(UsageError) as refused:
         read_channel("ops", kind, options)
 

@@ -1,4 +1,4 @@
-"""What alerts say, and that no text in them does anything where it is read (V3, A5, L4)."""
+"""What alerts say, and that no text in them does anything where it is read."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class Elements(HTMLParser):
 
 @given(NOTICES)
 def test_whatever_a_notice_says_each_place_gets_its_own_shape_and_no_more(told):
-    """V3, L4: nothing raises, and nothing that somebody wrote becomes structure."""
+    """Nothing raises, and nothing that somebody wrote becomes structure."""
     parser = Elements()
     parser.feed(page_text(told))
 

@@ -1,4 +1,4 @@
-"""Alerts, decided: from what is seen to what is raised, resolved and told (V3)."""
+"""Alerts, decided: from what is seen to what is raised, resolved and told."""
 
 from __future__ import annotations
 
@@ -89,7 +89,6 @@ class Record:
 
 
 def test_an_alert_is_raised_once_and_resolved_once():
-    """V3."""
     record = Record(standards())
     steps = [record.look(now, *found) for now, found in enumerate([[condition()]] * 3 + [[]] * 3)]
 
@@ -114,7 +113,7 @@ def test_an_alert_is_raised_once_and_resolved_once():
     ],
 )
 def test_it_must_hold_and_be_gone_for_a_while(seconds, expected):
-    """V3: hysteresis; here two seconds each way, looked at every second."""
+    """Hysteresis; here two seconds each way, looked at every second."""
     record = Record(standards(hold_for="2s", clear_for="2s"))
     steps = [
         record.look(number * SECOND, *[condition()] * found) for number, found in enumerate(seconds)
@@ -124,7 +123,7 @@ def test_it_must_hold_and_be_gone_for_a_while(seconds, expected):
 
 
 def test_what_was_not_looked_at_stays_as_it_was():
-    """V3: whoever could not look resolves nothing."""
+    """Whoever could not look resolves nothing."""
     record = Record(standards())
     record.look(0, condition())
 
@@ -136,7 +135,6 @@ def test_what_was_not_looked_at_stays_as_it_was():
 
 
 def test_a_clock_that_is_put_back_keeps_no_alert_open():
-    """V3, F7."""
     record = Record(standards(clear_for="2s"))
     record.look(100 * SECOND, condition())
     record.look(101 * SECOND)
@@ -163,7 +161,6 @@ def test_a_clock_that_is_put_back_keeps_no_alert_open():
     ],
 )
 def test_a_silence_is_about_what_it_names(silence, is_quiet):
-    """V3."""
     quiet = Silence(**{"id": "s", "until": 10} | silence)
     record = Record(standards([quiet]))
 
@@ -173,7 +170,7 @@ def test_a_silence_is_about_what_it_names(silence, is_quiet):
 
 
 def test_what_was_silenced_is_told_when_the_silence_is_over():
-    """V3: if it is not over itself; then nobody hears of it."""
+    """If it is not over itself; then nobody hears of it."""
     by = standards([Silence(id="s", until=10)])
     record, brief = Record(by), Record(by)
     record.look(1, condition())
@@ -186,7 +183,7 @@ def test_what_was_silenced_is_told_when_the_silence_is_over():
 
 
 def test_a_clock_that_is_put_back_keeps_nobody_waiting_for_an_alert():
-    """V3: what was first seen in a time that is still to come holds from now on."""
+    """What was first seen in a time that is still to come holds from now on."""
     record = Record(standards(hold_for="10s"))
     record.look(1_000_000 * SECOND, condition())
     record.look(5 * SECOND, condition())
@@ -198,7 +195,7 @@ def test_a_clock_that_is_put_back_keeps_nobody_waiting_for_an_alert():
 
 
 def test_an_alert_whose_channels_are_all_gone_is_told_to_all():
-    """V3: a rule that names who is not there tells everybody, and not nobody."""
+    """A rule that names who is not there tells everybody, and not nobody."""
     rule = read_rule("queue-age", {"channels": ["gone"]})
     record = Record(AlertPolicy(rules=Rulebook([rule]), channels=CHANNELS))
     record.look(1, condition())
@@ -207,7 +204,7 @@ def test_an_alert_whose_channels_are_all_gone_is_told_to_all():
 
 
 def test_a_rule_that_was_made_anew_for_another_kind_says_nothing_of_an_alert():
-    """V3: what is usual for the alert's kind holds."""
+    """What is usual for the alert's kind holds."""
     rules = Rulebook([read_rule("strict", {"kind": "overlap", "clear_for": "9m"})])
 
     assert AlertKind.QUEUE_AGE is rules.named("strict", AlertKind.QUEUE_AGE).kind
@@ -215,7 +212,7 @@ def test_a_rule_that_was_made_anew_for_another_kind_says_nothing_of_an_alert():
 
 
 def test_the_end_of_what_was_told_is_told_in_a_silence_too():
-    """V3: nobody's pager stays lit."""
+    """Nobody's pager stays lit."""
     record = Record(standards())
     record.look(1, condition())
     record.look(2, by=standards([Silence(id="s", until=10)]))
@@ -224,7 +221,7 @@ def test_the_end_of_what_was_told_is_told_in_a_silence_too():
 
 
 def test_those_are_told_of_the_end_who_were_told_of_the_beginning():
-    """V3: whatever is set up meanwhile; one that is gone can't be told."""
+    """Whatever is set up meanwhile; one that is gone can't be told."""
     record = Record(standards())
     record.look(1, condition())
     record.look(2, by=standards(channels=("chat", "mail")))
@@ -233,7 +230,6 @@ def test_those_are_told_of_the_end_who_were_told_of_the_beginning():
 
 
 def test_a_rule_names_who_is_told():
-    """V3."""
     rule = read_rule("queue-age", {"channels": ["mail", "gone"]})
     record = Record(AlertPolicy(rules=Rulebook([rule]), channels=CHANNELS))
     record.look(1, condition())
@@ -242,7 +238,7 @@ def test_a_rule_names_who_is_told():
 
 
 def test_below_the_threshold_nothing_is_wrong():
-    """V3: from the threshold on."""
+    """From the threshold on."""
     record = Record(standards(threshold=10))
 
     assert [] == record.look(0, condition(value=9.99))
@@ -251,7 +247,6 @@ def test_below_the_threshold_nothing_is_wrong():
 
 
 def test_a_rule_that_is_off_raises_nothing_and_ends_what_is_open():
-    """V3."""
     record = Record(standards())
     record.look(0, condition())
 
@@ -260,7 +255,7 @@ def test_a_rule_that_is_off_raises_nothing_and_ends_what_is_open():
 
 
 def test_the_most_particular_rule_holds():
-    """V3: and one that was set before what is usual."""
+    """And one that was set before what is usual."""
     rules = Rulebook(
         [
             read_rule("queue-age", {"threshold": 1}),
@@ -286,7 +281,6 @@ def test_the_most_particular_rule_holds():
 
 
 def test_every_kind_has_what_is_usual():
-    """V3."""
     assert set(AlertKind) == set(USUAL)
     for kind in AlertKind:
         rule = default_rule(kind)
@@ -316,20 +310,17 @@ def test_every_kind_has_what_is_usual():
     ],
 )
 def test_a_bad_rule_gets_one_clear_error(name, terms, problem):
-    """V3."""
     with pytest.raises(UsageError, match=problem):
         read_rule(name, terms)
 
 
 def test_a_threshold_of_seconds_may_be_a_duration():
-    """V3."""
     assert [300.0, 0.25, 7.0] == [
         read_rule("queue-age", {"threshold": one}).threshold for one in ("5m", "250ms", "7")
     ]
 
 
 def test_what_is_not_said_of_a_rule_stays_as_it_was():
-    """V3."""
     before = read_rule("queue-age", {"threshold": 7, "severity": "page"})
     after = read_rule("queue-age", {"hold_for": "9s"}, before)
 
@@ -337,7 +328,7 @@ def test_what_is_not_said_of_a_rule_stays_as_it_was():
 
 
 def test_so_many_are_open_at_a_time_and_no_more():
-    """V3: everything has a bound; what comes on top has its turn later."""
+    """Everything has a bound; what comes on top has its turn later."""
     record = Record(standards())
     crowd = [condition(f"queue {number}") for number in range(ALERTS_OPEN_MAX + 5)]
     record.look(0, *crowd)
@@ -359,7 +350,7 @@ moments = st.lists(
 
 @given(moments, st.integers(0, 6), st.integers(0, 6))
 def test_whatever_comes_it_is_told_in_pairs(looks, hold, clear):
-    """V3: raised, resolved, raised, resolved; never twice the same, for each thing by itself."""
+    """Raised, resolved, raised, resolved; never twice the same, for each thing by itself."""
     waits = {"hold_for": f"{hold}s", "clear_for": f"{clear}s"}
     record, now = Record(standards(**waits)), 0
     seen_for: dict[str, list[int]] = {"a": [], "b": []}
@@ -393,7 +384,7 @@ def test_whatever_comes_it_is_told_in_pairs(looks, hold, clear):
 
 @given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=8), st.integers(0, 3))
 def test_deciding_twice_decides_the_same(subjects, hold):
-    """V3: who repeats it after a crash makes no other alert: its id is computed."""
+    """Who repeats it after a crash makes no other alert: its id is computed."""
     by = standards(hold_for=f"{hold}s")
     seen = DetectorResult(conditions=tuple(condition(one) for one in subjects), kinds=EVERYTHING)
 
@@ -404,7 +395,6 @@ def test_deciding_twice_decides_the_same(subjects, hold):
 
 
 def test_what_several_have_seen_is_seen_together():
-    """V3."""
     one = DetectorResult(conditions=(condition(),), kinds=frozenset({AlertKind.QUEUE_AGE}))
     other = DetectorResult(keys=frozenset({condition("queue b", AlertKind.QUEUE_DEPTH).key}))
     both = joined([one, other])
@@ -428,7 +418,7 @@ def delivery(tries=0, made_at=0):
 
 
 def test_a_delivery_that_failed_is_tried_again_with_longer_waits():
-    """V3: doubled up to an hour, and given up after so many or so long."""
+    """Doubled up to an hour, and given up after so many or so long."""
     failed = (False, False, "busy")
     waits = [conclude_try(delivery(tries), failed, None, 0).wait_us for tries in range(12)]
     last = conclude_try(delivery(TRIES_MAX - 1), failed, None, 0)
@@ -440,7 +430,7 @@ def test_a_delivery_that_failed_is_tried_again_with_longer_waits():
 
 
 def test_a_delivery_is_done_or_of_no_use_at_once():
-    """V3: and who asks for a pause is given one, within bounds."""
+    """And who asks for a pause is given one, within bounds."""
     asked = [
         conclude_try(delivery(), (False, False, "busy"), one, 0).wait_us
         for one in (0, 60 * SECOND, 1 << 50)
@@ -453,7 +443,7 @@ def test_a_delivery_is_done_or_of_no_use_at_once():
 
 
 def test_what_is_usual_is_learnt_before_anything_is_unusual():
-    """V3: unusual creation rate."""
+    """Unusual creation rate."""
     rate = CreationRate()
     for _ in range(LOOKS_MIN):
         assert 0.0 == rate.times(1_000_000)
@@ -466,7 +456,6 @@ def test_what_is_usual_is_learnt_before_anything_is_unusual():
 
 
 def test_a_few_are_never_many():
-    """V3."""
     rate = CreationRate(usual=0.0, looks=LOOKS_MIN)
 
     assert 1.0 == rate.times(int(FEW))

@@ -1,4 +1,4 @@
-"""A destination that keeps failing is left alone, and tried again now and then (B2)."""
+"""A destination that keeps failing is left alone, and tried again now and then."""
 
 from __future__ import annotations
 
@@ -41,12 +41,10 @@ PROBING = ask(OPEN, RUN, NOW + PAUSE_FIRST_US, PROBE_US).breaker
 def test_it_opens_when_enough_and_at_least_half_have_failed(
     succeeded: int, failed: int, state: BreakerState
 ):
-    """B2."""
     assert count(Breaker(counted_from=NOW), succeeded, failed, NOW).state is state
 
 
 def test_what_failed_long_ago_does_not_count():
-    """B2."""
     almost = count(Breaker(counted_from=NOW), 0, FAILURES_MIN - 1, NOW)
 
     assert count(almost, 0, 1, NOW + WINDOW_US - 1).state is BreakerState.OPEN
@@ -54,7 +52,7 @@ def test_what_failed_long_ago_does_not_count():
 
 
 def test_while_it_is_open_everything_is_put_off_until_after_its_pause():
-    """B2: without a slot and without an attempt."""
+    """Without a slot and without an attempt."""
     first, second = ask(OPEN, RUN, NOW, PROBE_US), ask(OPEN, OTHER, NOW, PROBE_US)
 
     assert first.breaker == second.breaker == OPEN
@@ -62,7 +60,6 @@ def test_while_it_is_open_everything_is_put_off_until_after_its_pause():
 
 
 def test_when_its_pause_is_over_one_probe_goes_and_the_others_wait():
-    """B2."""
     assert PROBING.state is BreakerState.HALF_OPEN
     assert PROBING.probe == RUN
     assert ask(PROBING, RUN, NOW + PAUSE_FIRST_US, PROBE_US).put_off_until is None
@@ -71,7 +68,6 @@ def test_when_its_pause_is_over_one_probe_goes_and_the_others_wait():
 
 
 def test_a_probe_that_succeeds_closes_it_and_one_that_fails_doubles_the_pause():
-    """B2."""
     later = NOW + PAUSE_FIRST_US + SECOND
 
     assert probed(PROBING, RUN, later, is_success=True).state is BreakerState.CLOSED
@@ -82,7 +78,7 @@ def test_a_probe_that_succeeds_closes_it_and_one_that_fails_doubles_the_pause():
 
 
 def test_a_probe_that_tells_nothing_is_followed_by_another():
-    """B2: cancelled, or given back by a worker that stops."""
+    """Cancelled, or given back by a worker that stops."""
     open_again = probed(PROBING, RUN, NOW + PAUSE_FIRST_US, is_success=None)
 
     following = ask(open_again, OTHER, NOW + PAUSE_FIRST_US, PROBE_US)
@@ -91,7 +87,7 @@ def test_a_probe_that_tells_nothing_is_followed_by_another():
 
 
 def test_a_probe_that_never_ends_is_given_up_for_lost():
-    """B2: its worker is gone; nobody must say so for things to go on."""
+    """Its worker is gone; nobody must say so for things to go on."""
     lost_at = NOW + PAUSE_FIRST_US + PROBE_US
 
     assert ask(PROBING, OTHER, lost_at - 1, PROBE_US).put_off_until is not None
@@ -99,14 +95,13 @@ def test_a_probe_that_never_ends_is_given_up_for_lost():
 
 
 def test_what_began_before_it_opened_changes_nothing():
-    """B2."""
     assert count(OPEN, 50, 0, NOW) == OPEN
     assert count(PROBING, 0, 50, NOW) == PROBING
 
 
 @given(fails=st.integers(1, 30))
 def test_pauses_grow_and_stay_bounded(fails: int):
-    """B2, INV-23."""
+    """INV-23."""
     breaker, now, pauses = OPEN, NOW, []
     for _ in range(fails):
         assert breaker.retry_at is not None
@@ -120,7 +115,7 @@ def test_pauses_grow_and_stay_bounded(fails: int):
 
 
 def test_each_opening_has_an_epoch_of_its_own():
-    """B2: also after a person has reset it; what was put off in another epoch is told apart."""
+    """Also after a person has reset it; what was put off in another epoch is told apart."""
     epochs, breaker = [], OPEN
     for _ in range(3):
         epochs.append(breaker.epoch)
@@ -130,7 +125,7 @@ def test_each_opening_has_an_epoch_of_its_own():
 
 
 def test_a_reset_breaker_counts_from_then():
-    """B2: what failed before the reset does not open it, and the window begins with it."""
+    """What failed before the reset does not open it, and the window begins with it."""
     later = NOW + PAUSE_FIRST_US
 
     assert Breaker(counted_from=later, epoch=OPEN.epoch) == reset_of(OPEN, later)

@@ -1,4 +1,4 @@
-"""Business days: weekends, holidays, rolls, and where the holidays come from (SPEC T3, T4)."""
+"""Business days: weekends, holidays, rolls, and where the holidays come from."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_weekend_and_holidays_of_ones_own():
 
 
 def test_a_country_has_its_holidays_observed_and_its_own_weekend():
-    """T4: the 4th of July 2026 is a Saturday, observed on the Friday; Egypt rests on Friday and Saturday."""
+    """The 4th of July 2026 is a Saturday, observed on the Friday; Egypt rests on Friday and Saturday."""
     america, egypt = BusinessCalendar("US"), BusinessCalendar("EG")
 
     assert not america.is_business_day(date(2026, 7, 3))
@@ -127,7 +127,7 @@ def test_a_business_day_is_not_moved():
 
 
 def test_a_roll_gives_up_after_a_month():
-    """T7: a calendar that closes for a year has no next business day worth having."""
+    """A calendar that closes for a year has no next business day worth having."""
     closed = [date(2026, 1, 1) + number * DAY for number in range(365)]
     calendar = BusinessCalendar(holidays=closed)
 
@@ -174,14 +174,14 @@ def test_the_business_days_of_a_year_are_neither_weekend_nor_holiday(weekend, ho
 
 
 def test_holidays_come_from_a_source_with_a_name_and_a_version():
-    """T3: what they were computed from is readable."""
+    """What they were computed from is readable."""
     source = default_holidays()
 
     assert ("holidays", version("holidays")) == (source.name, source.version)
 
 
 def test_the_source_can_be_replaced_and_is_asked_for_a_year_once():
-    """T3: and a year's holidays are kept, as they are costly."""
+    """And a year's holidays are kept, as they are costly."""
     source = MadeUp()
     calendar = BusinessCalendar("ZZ", source=source)
 
@@ -191,7 +191,7 @@ def test_the_source_can_be_replaced_and_is_asked_for_a_year_once():
 
 
 def test_a_country_without_the_extra_says_what_to_install(monkeypatch):
-    """L6: the remedy is a command that can be typed."""
+    """The remedy is a command that can be typed."""
     monkeypatch.setitem(sys.modules, "holidays", None)
     monkeypatch.setitem(sys.modules, "holidays.registry", None)
 
@@ -206,7 +206,7 @@ def test_a_calendar_of_ones_own_needs_no_extra(monkeypatch):
 
 
 def test_years_that_no_source_knows_have_weekends_alone():
-    """T7: a search through centuries asks nobody for holidays."""
+    """A search through centuries asks nobody for holidays."""
     source = MadeUp()
     calendar = BusinessCalendar("ZZ", source=source)
 
@@ -238,7 +238,6 @@ def test_years_that_no_source_knows_have_weekends_alone():
     ],
 )
 def test_what_is_wrong_is_named_with_the_nearest_valid_thing(arguments, field, remedy):
-    """L6."""
     with pytest.raises(UsageError) as caught:
         BusinessCalendar(**arguments)
 
@@ -268,7 +267,7 @@ def test_what_is_not_a_calendar_is_refused(value):
     ],
 )
 def test_the_stored_form_is_read_back(calendar, stored):
-    """T1: what the person said is kept."""
+    """What the person said is kept."""
     assert stored == calendar.to_json()
     assert calendar == read_calendar(stored)
     assert hash(calendar) == hash(read_calendar(stored))

@@ -1,4 +1,4 @@
-"""Timetables made of others: union, exclusion, validity, limits (SPEC T4, T7)."""
+"""Timetables made of others: union, exclusion, validity, limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def days(timetable: Timetable, n: int, after: datetime = NEW_YEAR) -> list[str]:
 
 
 def test_a_union_fires_whenever_either_does():
-    """T4."""
     both = cron("0 6 * * *") | cron("0 18 * * *")
 
     assert moments("2026-01-01T06:00", "2026-01-01T18:00", "2026-01-02T06:00") == both.upcoming(
@@ -50,7 +49,6 @@ def test_a_union_fires_whenever_either_does():
 
 
 def test_a_union_fires_once_where_both_do():
-    """T4."""
     both = every("1h") | cron("*/30 * * * *")
 
     assert moments("2026-01-01T00:30", "2026-01-01T01:00", "2026-01-01T01:30") == both.upcoming(
@@ -59,7 +57,6 @@ def test_a_union_fires_once_where_both_do():
 
 
 def test_a_union_outlives_a_part_that_ends():
-    """T7."""
     both = at("2026-01-02T10:00", tz="UTC") | at("2026-01-01T10:00", tz="UTC")
 
     assert moments("2026-01-01T10:00", "2026-01-02T10:00") == both.upcoming(NEW_YEAR, 5)
@@ -67,7 +64,7 @@ def test_a_union_outlives_a_part_that_ends():
 
 
 def test_parts_may_lie_in_different_zones():
-    """T4: nine in Paris, and nine in New York, across the weeks when they are five hours apart."""
+    """Nine in Paris, and nine in New York, across the weeks when they are five hours apart."""
     both = NINE | cron("0 9 * * *", "America/New_York")
 
     assert moments("2026-03-20T09:00+01:00", "2026-03-20T09:00-04:00") == both.upcoming(
@@ -76,7 +73,7 @@ def test_parts_may_lie_in_different_zones():
 
 
 def test_unions_of_unions_are_one():
-    """T4: the grouping leaves no trace."""
+    """The grouping leaves no trace."""
     one, two, three = (every(period) for period in ("1h", "2h", "3h"))
 
     assert (one | two) | three == one | (two | three)
@@ -86,7 +83,6 @@ def test_unions_of_unions_are_one():
 
 
 def test_an_exclusion_leaves_out_what_the_other_says():
-    """T4."""
     timetable = cron("0 * * * *").excluding(cron("0 2-22 * * *"))
 
     assert moments(
@@ -96,7 +92,6 @@ def test_an_exclusion_leaves_out_what_the_other_says():
 
 
 def test_several_may_be_excluded_at_once():
-    """T4."""
     timetable = NINE.excluding(
         cron("0 9 2 * *", "Europe/Paris"),
         "2026-01-03",
@@ -109,7 +104,7 @@ def test_several_may_be_excluded_at_once():
 
 
 def test_an_excluded_day_lies_in_the_timetables_own_zone():
-    """T4: half past eleven in the evening of the 1st in New York is the 2nd for the world."""
+    """Half past eleven in the evening of the 1st in New York is the 2nd for the world."""
     timetable = cron("30 23 * * *", "America/New_York").excluding("2026-01-02")
 
     assert moments("2026-01-01T23:30-05:00", "2026-01-03T23:30-05:00") == timetable.upcoming(
@@ -118,7 +113,6 @@ def test_an_excluded_day_lies_in_the_timetables_own_zone():
 
 
 def test_an_excluded_day_may_lie_in_another_zone():
-    """T4."""
     timetable = cron("30 23 * * *", "America/New_York").excluding("2026-01-02", tz="UTC")
 
     assert moments("2026-01-02T23:30-05:00") == timetable.upcoming(
@@ -127,7 +121,7 @@ def test_an_excluded_day_may_lie_in_another_zone():
 
 
 def test_an_excluded_day_of_23_or_25_hours_is_excluded_whole():
-    """T2: and neither the hour before nor the hour after it."""
+    """And neither the hour before nor the hour after it."""
     for day, first, last in [
         ("2026-03-29", "2026-03-28T23:30+01:00", "2026-03-30T00:00+02:00"),
         ("2026-10-25", "2026-10-24T23:30+02:00", "2026-10-26T00:00+01:00"),
@@ -139,7 +133,7 @@ def test_an_excluded_day_of_23_or_25_hours_is_excluded_whole():
 
 
 def test_a_day_that_starts_twice_is_excluded_whole():
-    """T2: in Havana the clocks go back at one o'clock to midnight."""
+    """In Havana the clocks go back at one o'clock to midnight."""
     timetable = cron("*/30 * * * *", "America/Havana").excluding("2025-11-02")
 
     assert moment("2025-11-03T00:00-05:00") == timetable.next(moment("2025-11-01T23:30-04:00"))
@@ -147,7 +141,7 @@ def test_a_day_that_starts_twice_is_excluded_whole():
 
 
 def test_an_excluded_day_that_comes_back_is_excluded_on_both_sides():
-    """T2: in Santiago the clocks go back at midnight, into the evening of the day before."""
+    """In Santiago the clocks go back at midnight, into the evening of the day before."""
     timetable = cron("*/30 * * * *", "America/Santiago").excluding("2026-04-04")
 
     assert moment("2026-04-05T00:00-04:00") == timetable.next(moment("2026-04-03T23:30-03:00"))
@@ -155,7 +149,7 @@ def test_an_excluded_day_that_comes_back_is_excluded_on_both_sides():
 
 
 def test_a_day_that_a_zone_never_had_excludes_nothing():
-    """T2: Apia had no 30 December 2011."""
+    """Apia had no 30 December 2011."""
     timetable = cron("0 9 * * *", "Pacific/Apia").excluding("2011-12-30")
 
     assert moments("2011-12-31T00:00+14:00", "2011-12-31T09:00+14:00") == timetable.upcoming(
@@ -164,7 +158,6 @@ def test_a_day_that_a_zone_never_had_excludes_nothing():
 
 
 def test_an_interval_has_no_zone_to_take_days_from():
-    """L6."""
     with pytest.raises(UsageError, match=r"is missing; .*tz=") as caught:
         every("1h").excluding("2026-01-01")
 
@@ -172,14 +165,14 @@ def test_an_interval_has_no_zone_to_take_days_from():
 
 
 def test_an_excluded_day_is_found_from_far_away():
-    """T7: the question may lie long before the first occurrence."""
+    """The question may lie long before the first occurrence."""
     timetable = NINE.between(NEW_YEAR, None).excluding("2026-01-01")
 
     assert moment("2026-01-02T09:00+01:00") == timetable.next(EARLY)
 
 
 def test_a_rare_day_may_be_excluded():
-    """T7: 29 February on a Sunday, 28 years apart."""
+    """29 February on a Sunday, 28 years apart."""
     timetable = cron("0 0 29 2 */7").excluding("2032-02-29", "2060-02-29")
 
     assert moments("2088-02-29") == timetable.upcoming(NEW_YEAR, 1)
@@ -187,7 +180,6 @@ def test_a_rare_day_may_be_excluded():
 
 @each_row("wrong", [5, None, datetime(2026, 1, 1), "2026-02-30", "1 January", b"2026-01-01"])
 def test_only_timetables_and_dates_are_excluded(wrong):
-    """L6."""
     with pytest.raises(UsageError, match="is not a date; give a timetable, or a date") as caught:
         NINE.excluding(wrong)
 
@@ -195,7 +187,6 @@ def test_only_timetables_and_dates_are_excluded(wrong):
 
 
 def test_nothing_can_not_be_excluded():
-    """L6."""
     with pytest.raises(UsageError, match="is empty"):
         NINE.excluding()
 
@@ -204,7 +195,6 @@ def test_nothing_can_not_be_excluded():
 
 
 def test_validity_includes_both_its_ends():
-    """T4."""
     first, last = moment("2026-01-02T09:00+01:00"), moment("2026-01-04T09:00+01:00")
     timetable = NINE.between(first, last)
 
@@ -216,7 +206,6 @@ def test_validity_includes_both_its_ends():
 
 
 def test_validity_may_be_open_on_either_side():
-    """T4."""
     first = moment("2026-01-02T09:00+01:00")
 
     assert ["01-02", "01-03"] == days(NINE.between(first, None), 2, EARLY)
@@ -225,7 +214,6 @@ def test_validity_may_be_open_on_either_side():
 
 
 def test_a_validity_of_one_instant_is_possible():
-    """T4."""
     only = moment("2026-01-02T09:00+01:00")
 
     assert [only] == NINE.between(only, only).upcoming(EARLY, 3)
@@ -241,7 +229,6 @@ def test_a_validity_of_one_instant_is_possible():
     ],
 )
 def test_validity_needs_instants_in_order(start, end, field):
-    """L6."""
     with pytest.raises(UsageError) as caught:
         NINE.between(start, end)
 
@@ -253,7 +240,7 @@ def test_validity_needs_instants_in_order(start, end, field):
 
 
 def test_a_limit_counts_from_its_start():
-    """T4: the start is included, and what lies before it is not there."""
+    """The start is included, and what lies before it is not there."""
     timetable = NINE.limited(3, start=moment("2026-01-02T09:00+01:00"))
 
     assert ["01-02", "01-03", "01-04"] == days(timetable, 9, EARLY)
@@ -263,21 +250,19 @@ def test_a_limit_counts_from_its_start():
 
 
 def test_a_limit_counts_alike_before_1970():
-    """T4: also from a start between two whole seconds."""
+    """Also from a start between two whole seconds."""
     timetable = cron("0 0 * * *").limited(2, start=moment("1939-12-31T23:59:59.999999"))
 
     assert moments("1940-01-01", "1940-01-02") == timetable.upcoming(EARLY, 5)
 
 
 def test_a_limit_larger_than_what_there_is_changes_nothing():
-    """T7."""
     timetable = cron("0 0 0 1 1 ? 2028-2030").limited(1000, start=NEW_YEAR)
 
     assert moments("2028-01-01", "2029-01-01", "2030-01-01") == timetable.upcoming(EARLY, 9)
 
 
 def test_a_limit_of_what_never_comes_is_empty():
-    """T7."""
     timetable = cron("0 0 30 2 *").limited(3, start=NEW_YEAR)
 
     assert [] == timetable.upcoming(EARLY, 9)
@@ -286,13 +271,11 @@ def test_a_limit_of_what_never_comes_is_empty():
 
 @pytest.mark.parametrize(("start", "size"), [(EARLY, 3), (LATE, 0)])
 def test_a_limit_may_start_at_either_end_of_the_calendar(start, size):
-    """T7."""
     assert size == len(every("1h").limited(3, start=start).upcoming(EARLY, 9))
 
 
 @each_row("n", [0, -1, 1001, 2.0, True, None, "3"])
 def test_a_limit_is_a_number_with_bounds(n):
-    """L6."""
     with pytest.raises(UsageError, match="is out of range; give 1 to 1,000") as caught:
         NINE.limited(n, start=NEW_YEAR)
 
@@ -300,7 +283,6 @@ def test_a_limit_is_a_number_with_bounds(n):
 
 
 def test_a_limit_needs_an_aware_start():
-    """L6."""
     with pytest.raises(UsageError, match="has no time zone"):
         NINE.limited(3, start=datetime(2026, 1, 1))
 
@@ -309,7 +291,6 @@ def test_a_limit_needs_an_aware_start():
 
 
 def test_combinations_nest():
-    """T4."""
     working = (NINE | cron("0 17 * * *", "Europe/Paris")).excluding(
         cron("0 9,17 * * sat-sun", "Europe/Paris")
     )
@@ -321,7 +302,6 @@ def test_combinations_nest():
 
 
 def test_days_are_told_apart_in_the_zone_that_the_parts_agree_on():
-    """T4."""
     one_zone = (NINE | every("6h")).excluding("2026-01-02")
     assert moment("2026-01-01T23:00+00:00") < (one_zone.next(moment("2026-01-01T20:00Z")) or EARLY)
 
@@ -330,7 +310,6 @@ def test_days_are_told_apart_in_the_zone_that_the_parts_agree_on():
 
 
 def test_excluding_everything_is_told_and_not_tried_for_ever():
-    """T7."""
     timetable = every("1s").excluding(every("1s"))
     for ask in (timetable.next, timetable.previous):
         with pytest.raises(UsageError, match=r"too many occurrences in a row; exclude less"):
@@ -338,7 +317,7 @@ def test_excluding_everything_is_told_and_not_tried_for_ever():
 
 
 def test_exclusions_within_exclusions_share_one_patience():
-    """T7: a second in a day's 86,400 is left, behind four exclusions of sixty and more."""
+    """A second in a day's 86,400 is left, behind four exclusions of sixty and more."""
     timetable: Timetable = every("1s")
     for excluded in ("1-59 * * * * *", "0 1-59 * * * *", "0 0 1-23 * * *", "0 0 0 2-31 * *"):
         timetable = timetable.excluding(cron(excluded)).between(None, None)
@@ -348,7 +327,6 @@ def test_exclusions_within_exclusions_share_one_patience():
 
 
 def test_excluding_every_day_is_told():
-    """T7."""
     year = [date(2026, 1, 1) + timedelta(days=number) for number in range(5000)]
 
     with pytest.raises(UsageError, match="12 years"):
@@ -356,14 +334,13 @@ def test_excluding_every_day_is_told():
 
 
 def test_upcoming_looks_no_further_than_it_must():
-    """T7: what was found is told, though the search for one more would fail."""
+    """What was found is told, though the search for one more would fail."""
     timetable = every("1s").excluding(every("1s").between(NEW_YEAR + timedelta(seconds=3), None))
 
     assert 2 == len(timetable.upcoming(NEW_YEAR, 2))
 
 
 def test_a_combination_has_a_largest_size():
-    """T7, L6."""
     parts = [every(f"{seconds}s") for seconds in range(1, 200)]
 
     with pytest.raises(UsageError, match="combine at most 150") as caught:
@@ -373,7 +350,7 @@ def test_a_combination_has_a_largest_size():
 
 
 def test_a_combination_of_shared_parts_has_the_same_largest_size():
-    """T7: doubled again and again, it is small as an object and large as a timetable."""
+    """Doubled again and again, it is small as an object and large as a timetable."""
 
     def doubled(timetable: Timetable, _: int) -> Timetable:
         return timetable.between(None, None) | timetable.between(NEW_YEAR, None)
@@ -383,7 +360,7 @@ def test_a_combination_of_shared_parts_has_the_same_largest_size():
 
 
 def test_a_combination_has_a_largest_depth_which_can_still_be_stored():
-    """T7, L6: and whatever can be made can be read back."""
+    """And whatever can be made can be read back."""
     timetable: Timetable = NINE
     for _ in range(19):
         timetable = timetable.between(None, None)
@@ -404,7 +381,6 @@ COMBINATIONS = [
 
 @each_row("timetable", COMBINATIONS)
 def test_a_combination_is_a_value(timetable):
-    """T1."""
     stored = pickle.dumps(timetable)
     again = [copy.copy(timetable), copy.deepcopy(timetable), pickle.loads(stored)]
 
@@ -474,7 +450,6 @@ def unless_given_up(test):
 @given(combined())
 @unless_given_up
 def test_a_combination_is_what_sets_of_instants_say(drawn):
-    """T4."""
     timetable, expected = drawn
     backward, before = [], LATE
     while (earlier := timetable.previous(before)) is not None:
@@ -489,7 +464,6 @@ def test_a_combination_is_what_sets_of_instants_say(drawn):
 @given(combined(), st.integers(1, 30), instants)
 @unless_given_up
 def test_a_limit_is_the_first_of_them(drawn, n, start):
-    """T4."""
     timetable, _ = drawn
     expected = timetable.upcoming(start - MICROSECOND, n)
 
@@ -527,7 +501,7 @@ def test_a_limit_is_the_first_of_them(drawn, n, start):
     ],
 )
 def test_a_stretch_that_is_left_out_is_leapt_over(timetable, asked, expected):
-    """T4, T7: a weekend of minutes is one step and not thousands, also across a clock change."""
+    """A weekend of minutes is one step and not thousands, also across a clock change."""
     before, after = (datetime.fromisoformat(text) for text in (asked, expected))
 
     assert after == timetable.next(before)
@@ -536,7 +510,7 @@ def test_a_stretch_that_is_left_out_is_leapt_over(timetable, asked, expected):
 
 
 def test_a_rule_without_all_its_own_occurrences_is_given_up():
-    """T7: at a bounded price, and not by saying that there are none."""
+    """At a bounded price, and not by saying that there are none."""
     every_second = cron("* * * * * *")
 
     with pytest.raises(UsageError, match="too many occurrences in a row"):
@@ -544,7 +518,7 @@ def test_a_rule_without_all_its_own_occurrences_is_given_up():
 
 
 def test_a_validity_of_dates_includes_both_days_in_the_zone():
-    """T1, T4: it is stored as the days that were said."""
+    """It is stored as the days that were said."""
     timetable = every("6h").between("2026-03-29", date(2026, 3, 29), tz="Europe/Berlin")
 
     assert ["03-29"] * 4 == [f"{one:%m-%d}" for one in timetable.upcoming(NEW_YEAR, 9)]
@@ -554,14 +528,13 @@ def test_a_validity_of_dates_includes_both_days_in_the_zone():
 
 
 def test_dates_lie_in_the_timetables_own_zone():
-    """T1."""
     assert ["01-02"] == days(NINE.between("2026-01-02", "2026-01-02"), 9)
     with pytest.raises(UsageError, match="say in which zone"):
         every("6h").between("2026-01-02", None)
 
 
 def test_a_day_of_a_validity_begins_when_the_newer_release_says():
-    """T3: bounds that were said as days move with the zone's rules, as everything else does."""
+    """Bounds that were said as days move with the zone's rules, as everything else does."""
     timetable = every("1h").between("2026-01-02", None, tz="Europe/Berlin")
 
     assert timetable == timetable.under(default_zones())

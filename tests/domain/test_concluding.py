@@ -1,4 +1,4 @@
-"""What becomes of a run after an attempt (B1, B3, R3, R9)."""
+"""What becomes of a run after an attempt."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ LAST = replace(FIRST, tries=AttemptCounts(5, 4, 2, 0))
 
 
 def test_a_return_closes_the_run_with_its_result():
-    """R3."""
     concluded = conclude(Succeeded("42"), FIRST)
 
     assert concluded.next == Close(RunState.SUCCEEDED, result="42")
@@ -49,7 +48,7 @@ def test_a_return_closes_the_run_with_its_result():
 
 @pytest.mark.parametrize("end", [Failed("boom"), WorkerLost(), TimedOut(Reason.TIMEOUT)])
 def test_what_failed_waits_for_the_backoff_of_its_run_and_try(end: End):
-    """B1: whoever concludes comes to the same wait."""
+    """Whoever concludes comes to the same wait."""
     concluded = conclude(end, FIRST)
 
     assert concluded.next == RetryLater(POLICY.retry.delay_us(RUN, 1))
@@ -58,12 +57,12 @@ def test_what_failed_waits_for_the_backoff_of_its_run_and_try(end: End):
 
 @pytest.mark.parametrize("end", [Failed("boom"), WorkerLost(), TimedOut(Reason.STALLED)])
 def test_the_last_attempt_of_the_budget_goes_to_the_dead_letters(end: End):
-    """B3, INV-10."""
+    """INV-10."""
     assert conclude(end, LAST).next == DeadLetter(Reason.BUDGET)
 
 
 def test_a_wait_that_was_asked_for_is_honoured():
-    """B1: Retry-After."""
+    """Retry-After."""
     assert conclude(Failed("busy", Reason.RETRY_AFTER, after_us=90), FIRST).next == RetryLater(90)
 
 
@@ -71,7 +70,6 @@ def test_a_wait_that_was_asked_for_is_honoured():
     "end", [Snoozed(60), ReturnedToQueue(Reason.SHUTDOWN, is_started=True, after_us=60)]
 )
 def test_snoozing_and_giving_back_cost_nothing_of_the_budget(end: End):
-    """R9."""
     concluded = conclude(end, LAST)
 
     assert concluded.next == RetryLater(60)
@@ -79,7 +77,6 @@ def test_snoozing_and_giving_back_cost_nothing_of_the_budget(end: End):
 
 
 def test_what_is_given_back_without_a_wait_is_queued_at_once():
-    """R9."""
     concluded = conclude(ReturnedToQueue(Reason.NOT_STARTED, is_started=False), FIRST)
 
     assert concluded.next == Requeue()
@@ -87,39 +84,34 @@ def test_what_is_given_back_without_a_wait_is_queued_at_once():
 
 
 def test_an_error_that_is_not_worth_another_try_is_dead_at_once():
-    """B1."""
     end = Failed("no such account", Reason.NOT_RETRYABLE, is_retryable=False)
 
     assert conclude(end, FIRST).next == DeadLetter(Reason.NOT_RETRYABLE)
 
 
 def test_giving_up_ends_the_run_as_failed():
-    """B1."""
     concluded = conclude(GaveUp(Reason.GAVE_UP, "no such account"), FIRST)
 
     assert concluded.next == Close(RunState.FAILED, Reason.GAVE_UP)
 
 
 def test_a_cancelled_attempt_closes_the_run():
-    """A1."""
     assert conclude(CancelledEnd(), FIRST).next == Close(RunState.CANCELLED, Reason.CANCELLED)
 
 
 @pytest.mark.parametrize("end", [Failed("boom"), Snoozed(50 * SECOND), WorkerLost()])
 def test_no_wait_reaches_beyond_the_runs_own_time(end: End):
-    """R6: the time-out of a run covers its waits."""
+    """The time-out of a run covers its waits."""
     policy = replace(POLICY, run_timeout_us=SECOND)
 
     assert conclude(end, replace(FIRST, policy=policy)).next == DeadLetter(Reason.RUN_TIMEOUT)
 
 
 def test_a_run_that_took_too_long_as_a_whole_is_dead_whatever_is_left():
-    """R6."""
     assert conclude(TimedOut(Reason.RUN_TIMEOUT), FIRST).next == DeadLetter(Reason.RUN_TIMEOUT)
 
 
 def test_the_retry_budget_of_a_task_goes_with_the_wait():
-    """B1."""
     policy = replace(POLICY, retry=Retry(3, per_minute=60))
     concluded: Conclusion = conclude(Failed("boom"), replace(FIRST, policy=policy))
 
@@ -128,7 +120,7 @@ def test_the_retry_budget_of_a_task_goes_with_the_wait():
 
 
 def test_waits_are_spread_below_a_bound_that_doubles_up_to_the_cap():
-    """B1: full jitter."""
+    """Full jitter."""
     retry = Retry(10, base="1s", cap="4s")
     runs = [RunId(number.to_bytes(16)) for number in range(400)]
     for number, bound in ((1, SECOND), (2, 2 * SECOND), (3, 4 * SECOND), (9, 4 * SECOND)):
@@ -139,7 +131,7 @@ def test_waits_are_spread_below_a_bound_that_doubles_up_to_the_cap():
 
 
 def test_the_bound_of_the_wait_doubles_until_it_reaches_the_cap():
-    """B1: however far that is, and however often a run is tried."""
+    """However far that is, and however often a run is tried."""
     retry = Retry(1_000, base="1s", cap="1d")
     runs = [RunId(number.to_bytes(16)) for number in range(400)]
     for number, bound in (
@@ -154,7 +146,7 @@ def test_the_bound_of_the_wait_doubles_until_it_reaches_the_cap():
 
 
 def test_an_error_is_worth_a_try_by_its_class_or_a_base_of_it():
-    """B1: retry on chosen errors only."""
+    """Retry on chosen errors only."""
     retry = Retry(on=(ConnectionError, "ValueError"))
 
     assert retry.is_worth(ConnectionResetError())
@@ -164,7 +156,7 @@ def test_an_error_is_worth_a_try_by_its_class_or_a_base_of_it():
 
 
 def test_a_group_is_worth_a_try_when_all_that_it_holds_is():
-    """B1: asyncio.TaskGroup raises a group, even of one."""
+    """Asyncio.TaskGroup raises a group, even of one."""
     retry = Retry(on=(ConnectionError, "ValueError"))
     within = ExceptionGroup("within", [ConnectionResetError(), ValueError()])
 
@@ -174,7 +166,7 @@ def test_a_group_is_worth_a_try_when_all_that_it_holds_is():
 
 
 def test_a_group_in_a_group_without_end_is_looked_through():
-    """R10: whatever a task raises."""
+    """Whatever a task raises."""
     group: Exception = ValueError()
     for _ in range(5_000):
         group = ExceptionGroup("one", [group])
@@ -184,7 +176,6 @@ def test_a_group_in_a_group_without_end_is_looked_through():
 
 
 def test_a_policy_reads_back_what_it_wrote():
-    """R6."""
     policy = TaskPolicy(
         retry=Retry(2, base="1s", cap="2s", on=(OSError,), per_minute=5),
         timeout_us=None,
@@ -208,7 +199,7 @@ def test_a_policy_reads_back_what_it_wrote():
     ],
 )
 def test_a_policy_of_another_release_is_read_as_far_as_possible(change, expected):
-    """D5: what is not known is passed over; the parts that are known still hold."""
+    """What is not known is passed over; the parts that are known still hold."""
     usual = TaskPolicy(retry=Retry(2), timeout_us=5 * SECOND, effects=Effects.PURE)
     stored = usual.to_json() | change
 
@@ -217,7 +208,7 @@ def test_a_policy_of_another_release_is_read_as_far_as_possible(change, expected
 
 @each_row("text", [None, "", "{", "[]", "7", "{}", "[" * 100_000])
 def test_what_is_no_policy_says_nothing(text):
-    """D5: as if nobody had told."""
+    """As if nobody had told."""
     assert TaskPolicy() == stored_policy(text)
 
 
@@ -227,13 +218,11 @@ def test_what_is_no_policy_says_nothing(text):
      {"per_minute": 0}, {"attempts": 1001}],
 )  # fmt: skip
 def test_a_budget_that_makes_no_sense_is_refused(value: object):
-    """L6."""
     with pytest.raises(UsageError):
         read_retry(value)
 
 
 def test_a_number_is_a_budget_of_attempts():
-    """B1."""
     assert read_retry(7) == Retry(7)
 
 
@@ -251,7 +240,7 @@ UNHEARD = [
 
 @each_row("end", UNHEARD)
 def test_an_unsafe_attempt_that_ends_unheard_after_its_boundary_is_in_doubt(end: End):
-    """E2, INV-11: not tried again, not dead, not cancelled: nobody knows."""
+    """INV-11: not tried again, not dead, not cancelled: nobody knows."""
     concluded = conclude(end, BEYOND)
 
     assert isinstance(concluded.next, MarkAmbiguous)
@@ -261,7 +250,6 @@ def test_an_unsafe_attempt_that_ends_unheard_after_its_boundary_is_in_doubt(end:
 @each_row("end", UNHEARD)
 @each_row("effects", [Effects.PURE, Effects.IDEMPOTENT, Effects.TRANSACTIONAL])
 def test_what_may_be_repeated_is_never_in_doubt(end: End, effects: Effects):
-    """E1."""
     attempted = replace(BEYOND, policy=replace(POLICY, effects=effects))
 
     assert conclude(end, attempted) == conclude(end, FIRST)
@@ -269,7 +257,6 @@ def test_what_may_be_repeated_is_never_in_doubt(end: End, effects: Effects):
 
 @each_row("end", UNHEARD)
 def test_before_the_boundary_an_unsafe_attempt_ends_like_any_other(end: End):
-    """E2."""
     assert conclude(end, replace(BEYOND, has_begun_effects=False)) == conclude(end, FIRST)
 
 
@@ -278,5 +265,4 @@ def test_before_the_boundary_an_unsafe_attempt_ends_like_any_other(end: End):
     [Succeeded("1"), Snoozed(5), GaveUp(Reason.GAVE_UP, "no"), Failed("no", is_undone=True)],
 )
 def test_code_that_says_how_its_effects_ended_is_believed(end: End):
-    """E2."""
     assert conclude(end, BEYOND) == conclude(end, FIRST)

@@ -1,4 +1,4 @@
-"""What a cron expression means, one sentence at a time (SPEC T2, T4, T7)."""
+"""What a cron expression means, one sentence at a time."""
 
 from __future__ import annotations
 
@@ -161,12 +161,11 @@ MEANINGS = [
 
 @each_row(("expression", "expected"), [case[1:] for case in MEANINGS])
 def test_the_fields_mean(expression, expected):
-    """T4."""
     assert moments(*expected) == upcoming(cron(expression), NOON, len(expected))
 
 
 def test_years_end_a_timetable():
-    """T7: a rule that is over says so."""
+    """A rule that is over says so."""
     timetable = cron("0 0 0 1 1 ? 2028,2030-2031")
 
     assert timetable.next(moment("2031-01-01")) is None
@@ -184,12 +183,11 @@ def test_years_end_a_timetable():
     ],
 )
 def test_days_and_weekdays_join_by_or_unless_one_starts_with_a_star(expression, expected):
-    """T4: Debian's rule."""
+    """Debian's rule."""
     assert expected == days(expression, 4)
 
 
 def test_quartz_counts_weekdays_from_sunday():
-    """T4."""
     assert days("0 0 0 ? * 1", 2, dialect="quartz") == ["01-04", "01-11"]
     assert days("0 0 0 ? * 7", 2, dialect="quartz") == ["01-03", "01-10"]
     assert days("0 0 0 ? * 6#2", 2, dialect="quartz") == ["01-09", "02-13"]
@@ -199,7 +197,6 @@ def test_quartz_counts_weekdays_from_sunday():
 
 @each_row("weekday", ["0", "8", "2-8", "8L", "0#1"])
 def test_quartz_has_no_weekday_beyond_saturday(weekday):
-    """L6."""
     with pytest.raises(UsageError, match="give 1 to 7") as caught:
         cron(f"0 0 0 ? * {weekday}", dialect="quartz")
 
@@ -207,7 +204,6 @@ def test_quartz_has_no_weekday_beyond_saturday(weekday):
 
 
 def test_quartz_needs_seconds():
-    """L6."""
     with pytest.raises(UsageError, match="has 5 fields"):
         cron("0 0 ? * 1", dialect="quartz")
 
@@ -216,14 +212,14 @@ SEEDS = [f"schedule-{number}" for number in range(200)]
 
 
 def test_h_is_stable():
-    """T4: the same seed has the same place for ever; the literal guards the hash itself."""
+    """The same seed has the same place for ever; the literal guards the hash itself."""
     timetable = cron("H H * * *", seed="nightly-report")
 
     assert moments("2026-01-02T00:18") == upcoming(timetable, NOON, 1)
 
 
 def test_h_spreads():
-    """T4: 200 schedules leave few of the 60 minutes empty, and crowd none."""
+    """200 schedules leave few of the 60 minutes empty, and crowd none."""
     minutes = [cron("H * * * *", seed=seed).fields.minute.mask for seed in SEEDS]
     crowds = [minutes.count(1 << minute) for minute in range(60)]
 
@@ -233,7 +229,6 @@ def test_h_spreads():
 
 
 def test_h_places_each_field_by_itself():
-    """T4."""
     read = [cron("H H * * *", seed=seed).fields for seed in SEEDS]
     pairs = {(one.minute.mask, one.hour.mask) for one in read}
 
@@ -251,7 +246,6 @@ def test_h_places_each_field_by_itself():
     ],
 )
 def test_h_stays_in_its_field_and_in_every_month(field, low, high):
-    """T4."""
     masks = {getattr(cron("H H H H H", seed=seed).fields, field).mask for seed in SEEDS}
     places = {mask.bit_length() - 1 for mask in masks}
 
@@ -261,14 +255,12 @@ def test_h_stays_in_its_field_and_in_every_month(field, low, high):
 
 
 def test_h_stays_in_its_range():
-    """T4."""
     masks = {cron("H(10-14) * * * *", seed=seed).fields.minute.mask for seed in SEEDS}
 
     assert {1 << minute for minute in range(10, 15)} == masks
 
 
 def test_h_with_a_step_shifts_the_whole_row():
-    """T4."""
     for seed in SEEDS[:20]:
         found = sorted(int(time[3:5]) for time in times("H/20 * * * *", 3, seed=seed))
 
@@ -277,12 +269,10 @@ def test_h_with_a_step_shifts_the_whole_row():
 
 
 def test_h_counts_weekdays_as_quartz_does():
-    """T4."""
     assert days("0 0 0 ? * H(7-7)", 2, seed="a", dialect="quartz") == ["01-03", "01-10"]
 
 
 def test_h_may_be_sunday_by_either_number():
-    """T4."""
     assert days("0 0 * * H(7-7)", 2, seed="a") == ["01-04", "01-11"]
 
 
@@ -299,7 +289,7 @@ def test_h_may_be_sunday_by_either_number():
     ],
 )
 def test_h_needs_a_seed_to_say_when(ask):
-    """T4, L6: until then it is kept open."""
+    """Until then it is kept open."""
     with pytest.raises(UsageError, match=r"needs a seed.*seed=") as caught:
         ask(cron("H 3 * * *"))
 
@@ -307,7 +297,6 @@ def test_h_needs_a_seed_to_say_when(ask):
 
 
 def test_h_that_is_open_is_checked_described_and_kept_as_it_was_said():
-    """T4, L6."""
     timetable = cron("H 3 * * *", tz="Europe/Paris")
 
     assert timetable.is_open
@@ -320,7 +309,7 @@ def test_h_that_is_open_is_checked_described_and_kept_as_it_was_said():
 
 
 def test_h_is_spread_wherever_it_stands_in_a_timetable():
-    """T4: in unions and exclusions, within a validity; what is not open stays the very same."""
+    """In unions and exclusions, within a validity; what is not open stays the very same."""
     whole = (cron("H 3 * * *") | cron("0 4 * * *")).excluding("2026-12-25", tz="UTC")
     known = (cron("H 3 * * *", seed="a") | cron("0 4 * * *")).excluding("2026-12-25", tz="UTC")
     limited = cron("H 3 * * *").between("2026-01-01", None)
@@ -365,7 +354,6 @@ REFUSALS = [
 
 @each_row(("expression", "field", "value", "remedy"), REFUSALS)
 def test_a_refusal_names_the_field_the_value_and_the_remedy(expression, field, value, remedy):
-    """T7, L6."""
     with pytest.raises(UsageError) as caught:
         cron(expression, seed="a")
     error = caught.value
@@ -391,7 +379,6 @@ def test_a_refusal_names_the_field_the_value_and_the_remedy(expression, field, v
     ],
 )
 def test_other_words_are_checked_too(given, field, remedy):
-    """L6."""
     with pytest.raises(UsageError) as caught:
         cron(**({"expr": "* * * * *"} | given))
 
@@ -400,7 +387,7 @@ def test_other_words_are_checked_too(given, field, remedy):
 
 
 def test_white_space_round_and_between_fields_does_not_matter():
-    """T4: a line of a file ends with a line's end."""
+    """A line of a file ends with a line's end."""
     asked = moment("2026-04-03T00:00Z")
 
     assert cron("0 9 * * *").next(asked) == cron("\t0  9 * * *\r\n").next(asked)

@@ -1,4 +1,4 @@
-"""Cron expressions mean what brute force and cronsim say, for any expression and zone (SPEC T2, T4, T7)."""
+"""Cron expressions mean what brute force and cronsim say, for any expression and zone."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def backward(timetable: Cron, start: int, end: int) -> list[int]:
 @settings(max_examples=30)
 @given(st.one_of(daily, five_fields), places())
 def test_an_expression_round_a_change_of_clocks_is_what_brute_force_says(expression, place):
-    """T2, T4: any zone, any change from 1970 to 2040, all nine pairs of policies."""
+    """Any zone, any change from 1970 to 2040, all nine pairs of policies."""
     key, at = place
     start, end = at - DAY - 7, at + DAY + 11
     window = Window(Oracle(ZONES, key), expression, start, end)
@@ -84,7 +84,7 @@ def test_an_expression_round_a_change_of_clocks_is_what_brute_force_says(express
 @settings(max_examples=100)
 @given(five_fields, st.integers(2, 9998))
 def test_the_days_of_any_year_are_those_a_calendar_shows(expression, year):
-    """T4: from one end of the calendar to the other."""
+    """From one end of the calendar to the other."""
     at_midnight = f"0 0 {' '.join(field.text for field in expression.fields[2:])}"
     first = datetime(year, 1, 1)
     length = (date(year + 1, 1, 1) - date(year, 1, 1)).days
@@ -107,7 +107,7 @@ def last_from(timetable: Cron, end: datetime, start: datetime) -> datetime | Non
 @settings(max_examples=100)
 @given(six_fields, st.integers(FIRST, LAST), st.integers(1, 20))
 def test_seconds_are_what_the_fields_say(expression, at, n):
-    """T4: each second of the day is tried."""
+    """Each second of the day is tried."""
     *times, _, _, _ = expression.fields
     second, minute, hour = (
         [number for number in range(size) if field.matches(START.replace(**{part: number}))]  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ def test_seconds_are_what_the_fields_say(expression, at, n):
 @settings(max_examples=80)
 @given(st.one_of(daily, five_fields), places(), st.integers(-2 * DAY, 2 * DAY))
 def test_cronsim_agrees(expression, place, distance):
-    """T2, T4: an independent reading of Debian's cron, wherever it can read the expression."""
+    """An independent reading of Debian's cron, wherever it can read the expression."""
     key, at = place
     start = from_seconds(at + distance).astimezone(Oracle(ZONES, key).info)
     assume(start.fold == 0)  # from within the second pass, cronsim goes back to the first
@@ -164,7 +164,7 @@ def is_read_otherwise_by_cronsim(expression: Expression, key: str, at: int) -> b
     st.one_of(daily, five_fields, six_fields), places(), policies, st.integers(-2 * DAY, 2 * DAY)
 )
 def test_upcoming_is_next_repeated_and_previous_is_its_mirror(expression, place, policy, distance):
-    """T7: the fast path of a list has the answers of the slow one, across changes of clocks."""
+    """The fast path of a list has the answers of the slow one, across changes of clocks."""
     key, at = place
     timetable = cron(expression.text, key, *policy)
     asked = from_seconds(at + distance)

@@ -1,4 +1,4 @@
-"""A cron timetable as a value: asked, compared, copied, shared (SPEC T1, T7, L6)."""
+"""A cron timetable as a value: asked, compared, copied, shared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.each_row import each_row
 
 
 def test_next_is_strictly_later_down_to_the_microsecond():
-    """T7."""
     timetable = cron("0 9 * * *")
     nine = moment("2026-01-02T09:00")
     microsecond = timedelta(microseconds=1)
@@ -31,7 +30,6 @@ def test_next_is_strictly_later_down_to_the_microsecond():
 
 
 def test_answers_are_aware_utc():
-    """T1."""
     found = cron("0 9 * * *", "Asia/Tokyo").next(moment(NOON))
 
     assert found is not None
@@ -40,7 +38,6 @@ def test_answers_are_aware_utc():
 
 
 def test_a_question_may_be_asked_in_any_zone():
-    """T1."""
     timetable = cron("0 * * * *")
     asked = moment(NOON).astimezone(timezone(timedelta(hours=5, minutes=45)))
 
@@ -48,7 +45,7 @@ def test_a_question_may_be_asked_in_any_zone():
 
 
 def test_the_second_pass_of_a_fold_is_heard_in_the_question():
-    """T2: 02:15 in Berlin was asked about in its second pass."""
+    """02:15 in Berlin was asked about in its second pass."""
     timetable = cron("30 * * * *", "Europe/Berlin")
     first = datetime(2026, 10, 25, 2, 15, tzinfo=ZoneInfo("Europe/Berlin"))
 
@@ -76,7 +73,6 @@ def test_a_derived_datetime_is_a_datetime():
     ],
 )
 def test_a_question_without_a_zone_is_refused(question, problem):
-    """L6."""
     timetable = cron("0 9 * * *")
 
     for ask, field in [
@@ -91,13 +87,12 @@ def test_a_question_without_a_zone_is_refused(question, problem):
 
 @each_row("n", [-1, 10_001, 1.0, True, None, "3"])
 def test_a_number_of_occurrences_is_bounded(n):
-    """L6."""
     with pytest.raises(UsageError, match="ask for 0 to 10000"):
         cron("0 9 * * *").upcoming(moment(NOON), n)
 
 
 def test_a_number_too_long_to_write_is_refused_like_any_other():
-    """L6: Python itself declines to print it."""
+    """Python itself declines to print it."""
     with pytest.raises(UsageError, match="a value of type int is out of range"):
         cron("0 9 * * *").upcoming(moment(NOON), 10**5000)
 
@@ -110,7 +105,6 @@ PARIS = cron("0 9 * * 1-5", "Europe/Paris", gap="shift")
 
 
 def test_a_timetable_is_equal_by_its_words():
-    """T1."""
     assert cron("0 9 * * 1-5", "Europe/Paris", gap="shift") == PARIS
     assert hash(cron("0 9 * * 1-5", "Europe/Paris", gap="shift")) == hash(PARIS)
     for other in [
@@ -122,13 +116,11 @@ def test_a_timetable_is_equal_by_its_words():
 
 
 def test_a_timetable_does_not_change():
-    """T1."""
     with pytest.raises(FrozenInstanceError):
         PARIS.tz = "UTC"  # type: ignore[misc]
 
 
 def test_a_timetable_with_one_word_replaced_is_made_anew():
-    """T1."""
     assert cron("0 9 * * 1-5", "UTC", gap="shift") == replace(PARIS, tz="UTC")
     assert moment("2026-01-02T09:00Z") == replace(PARIS, tz="UTC").next(moment(NOON))
 
@@ -139,7 +131,6 @@ def test_a_timetable_with_one_word_replaced_is_made_anew():
     ids=["copy", "deepcopy", "pickle"],
 )
 def test_a_copy_is_equal_and_answers_alike(again):
-    """T1."""
     copied = again(PARIS)
 
     assert copied == PARIS

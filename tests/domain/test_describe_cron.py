@@ -1,4 +1,4 @@
-"""Cron expressions describe themselves, truthfully and each meaning differently (T6)."""
+"""Cron expressions describe themselves, truthfully and each meaning differently."""
 
 from __future__ import annotations
 
@@ -69,17 +69,14 @@ SENTENCES = [
 
 @each_row(("expression", "sentence"), SENTENCES)
 def test_an_expression_is_said_as_a_person_would(expression, sentence):
-    """T6"""
     assert f"{sentence} (UTC)" == cron(expression).describe()
 
 
 def test_the_zone_is_always_named():
-    """T6"""
     assert cron("0 9 * * 1-5", "Europe/Paris").describe() == "every weekday at 09:00 (Europe/Paris)"
 
 
 def test_a_spread_expression_says_where_it_fell():
-    """T4, T6"""
     spread = cron("H H * * *", seed="nightly-report")
     (at,) = spread.upcoming(datetime(2026, 1, 1, tzinfo=UTC), 1)
 
@@ -87,24 +84,20 @@ def test_a_spread_expression_says_where_it_fell():
 
 
 def test_a_persons_own_words_do_not_replace_the_description():
-    """T6"""
     assert read_plain("weekdays at nine").describe() == "every weekday at 09:00 (UTC)"
 
 
 def test_quartz_weekdays_are_said_by_name_and_not_by_number():
-    """T4"""
     assert cron("0 0 9 ? * 2", dialect="quartz").describe() == "every Monday at 09:00 (UTC)"
 
 
 def test_times_of_one_union_are_said_together():
-    """T6"""
     union = cron("15 21 * * *") | cron("0 18 * * *")
 
     assert union.describe() == "every day at 18:00 and 21:15 (UTC)"
 
 
 def test_a_union_of_different_days_is_said_one_after_the_other():
-    """T6"""
     union = cron("0 9 * * 1") | cron("0 10 * * 2")
 
     assert union.describe() == "every Monday at 09:00 (UTC); and every Tuesday at 10:00 (UTC)"
@@ -146,7 +139,6 @@ def meaning(timetable: Cron) -> tuple[object, ...]:
 @settings(deadline=None, max_examples=150)
 @given(expressions)
 def test_every_expression_has_one_sentence_with_its_zone(expression):
-    """T6"""
     words = cron(expression).describe()
 
     assert words[0].islower()
@@ -158,7 +150,7 @@ def test_every_expression_has_one_sentence_with_its_zone(expression):
 @settings(deadline=None, max_examples=25)
 @given(st.lists(expressions, min_size=20, max_size=40), st.data())
 def test_equal_sentences_mean_equal_rules(many, data):
-    """T6: a sentence that fits two different rules would be untrue for one of them."""
+    """A sentence that fits two different rules would be untrue for one of them."""
     # Neighbours of an expression, with one field taken from another, are the likeliest to be confused.
     for one in list(many):
         other = data.draw(st.sampled_from(many)).split(" ")
@@ -173,7 +165,7 @@ def test_equal_sentences_mean_equal_rules(many, data):
 
 
 def test_a_thousand_small_differences_are_all_heard():
-    """T6: each expression differs from a plain one in a single field, and so must its sentence."""
+    """Each expression differs from a plain one in a single field, and so must its sentence."""
     draw = random.Random(6)
     said: dict[str, Cron] = {}
     for _ in range(1000):
@@ -203,7 +195,7 @@ RANGES = {
 
 @each_row("form", RANGES)
 def test_ranges_with_different_ends_or_steps_sound_different(form):
-    """T6: the closest relatives there are, all of them compared."""
+    """The closest relatives there are, all of them compared."""
     name, firsts, lasts, steps = RANGES[form]
     said: dict[str, int] = {}
     for first, last, step in product(firsts, lasts, steps):

@@ -1,4 +1,4 @@
-"""What the end of an attempt says about whom its task calls (B2)."""
+"""What the end of an attempt says about whom its task calls."""
 
 from __future__ import annotations
 

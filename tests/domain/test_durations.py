@@ -62,7 +62,6 @@ def test_a_duration_is_numbers_with_units(text, expected):
     ],
 )
 def test_anything_else_is_refused(text):
-    """L6."""
     with pytest.raises(UsageError, match="is not a duration; write for example") as caught:
         duration_microseconds(text, "delay")
 
@@ -71,14 +70,12 @@ def test_anything_else_is_refused(text):
 
 @each_row("value", [None, 5, 1.5, True, b"5m", ["5m"]])
 def test_what_is_no_text_is_refused(value):
-    """L6."""
     with pytest.raises(UsageError, match="is not a duration"):
         duration_microseconds(value, "delay")
 
 
 @each_row("value", ["36601d", "-36601d", "999999999999w", timedelta.max, timedelta.min])
 def test_a_duration_ends_with_a_century(value):
-    """L6."""
     with pytest.raises(UsageError, match="is longer than a century"):
         duration_microseconds(value, "delay")
 
@@ -99,7 +96,6 @@ def test_a_timedelta_is_taken_to_the_microsecond(value):
     ],
 )
 def test_a_duration_is_said_in_words(microseconds, expected):
-    """T6."""
     assert expected == duration_words(microseconds)
 
 
@@ -115,7 +111,6 @@ UNITS = {
 
 @given(st.integers(1, 36_600 * 86_400 * SECOND))
 def test_the_words_add_up(microseconds):
-    """T6."""
     words = duration_words(microseconds).split()
     text = "".join(
         number + UNITS[unit.removesuffix("s")]
@@ -127,7 +122,6 @@ def test_the_words_add_up(microseconds):
 
 @given(st.integers(-36_600 * 86_400 * SECOND, 36_600 * 86_400 * SECOND))
 def test_a_duration_is_written_as_it_is_read(microseconds):
-    """T1."""
     assert microseconds == duration_microseconds(duration_text(microseconds), "delay")
 
 

@@ -1,4 +1,4 @@
-"""Permission before an effect, and what is known of it afterwards (E2, E3)."""
+"""Permission before an effect, and what is known of it afterwards."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ REPEATABLE = [Effects.PURE, Effects.IDEMPOTENT, Effects.TRANSACTIONAL]
 
 
 def test_who_owns_the_run_and_has_time_left_may_begin():
-    """E2."""
     assert may_begin(HERE) is Grant.GRANTED
     assert may_begin(HERE._replace(deadline_at=LEAST_TIME_LEFT_US)) is Grant.GRANTED
 
 
 def test_nothing_is_begun_by_one_that_was_replaced_or_asked_to_stop_or_is_out_of_time():
-    """E2, INV-5: the permission is fenced, and not given for what would be cut short."""
+    """INV-5: the permission is fenced, and not given for what would be cut short."""
     assert may_begin(HERE._replace(is_ours=False, is_cancel_asked=True)) is Grant.GONE
     assert may_begin(HERE._replace(is_cancel_asked=True)) is Grant.STOPPING
     assert may_begin(HERE._replace(deadline_at=LEAST_TIME_LEFT_US - 1)) is Grant.TOO_LATE
@@ -51,14 +50,13 @@ def test_nothing_is_begun_by_one_that_was_replaced_or_asked_to_stop_or_is_out_of
 
 @pytest.mark.parametrize("effects", Effects)
 def test_an_effect_nobody_has_begun_is_permitted_and_one_that_is_done_is_not(effects: Effects):
-    """E3."""
     assert may_repeat(None, (RUN, 3), effects) is Grant.GRANTED
     assert may_repeat(DONE, (RUN, 4), effects) is Grant.DONE
 
 
 @pytest.mark.parametrize("known", [INTENDED, UNKNOWN])
 def test_an_unsafe_effect_of_an_attempt_that_is_gone_is_never_permitted_again(known: EffectRecord):
-    """E3, INV-11."""
+    """INV-11."""
     assert may_repeat(known, (RUN, 4), Effects.UNSAFE) is Grant.UNKNOWN
     assert may_repeat(known, (OTHER, 3), Effects.UNSAFE) is Grant.UNKNOWN
 
@@ -66,17 +64,16 @@ def test_an_unsafe_effect_of_an_attempt_that_is_gone_is_never_permitted_again(kn
 @each_row("effects", REPEATABLE)
 @each_row("known", [INTENDED, UNKNOWN])
 def test_one_that_may_be_repeated_is(known: EffectRecord, effects: Effects):
-    """E1."""
     assert may_repeat(known, (RUN, 4), effects) is Grant.GRANTED
 
 
 def test_an_answer_that_was_lost_is_given_again():
-    """E2: the same attempt asks once more, and has done nothing meanwhile."""
+    """The same attempt asks once more, and has done nothing meanwhile."""
     assert may_repeat(INTENDED, (RUN, 3), Effects.UNSAFE) is Grant.GRANTED
 
 
 def test_what_was_known_as_unknown_stays_so_for_whoever_asks():
-    """E3: not even the attempt that began it may say that it asks for the first time."""
+    """Not even the attempt that began it may say that it asks for the first time."""
     assert may_repeat(UNKNOWN, (RUN, 3), Effects.UNSAFE) is Grant.UNKNOWN
 
 
@@ -95,13 +92,13 @@ def test_what_was_known_as_unknown_stays_so_for_whoever_asks():
     ],
 )
 def test_only_who_intends_an_effect_says_what_became_of_it(known, is_done, expected):
-    """E3: once; that nothing happened is not believed of what others have intended before."""
+    """Once; that nothing happened is not believed of what others have intended before."""
     assert expected == told(known, EffectReport((RUN, 3), is_done, '"ok"', 9))
 
 
 @each_row("origin", Origin)
 def test_a_line_is_a_run_and_what_makes_good_what_it_left(origin: Origin):
-    """E3, E7: a plain rerun begins one, so that nobody takes it for a repetition."""
+    """A plain rerun begins one, so that nobody takes it for a repetition."""
     shares = origin in {Origin.REPAIR, Origin.BACKFILL}
 
     assert (OTHER if shares else RUN) == lineage_root_of(RUN, origin, OTHER)
@@ -109,7 +106,6 @@ def test_a_line_is_a_run_and_what_makes_good_what_it_left(origin: Origin):
 
 
 def test_an_intention_whose_attempt_is_over_is_shown_as_unknown():
-    """E3."""
     assert seen_by(INTENDED, (RUN, 3)) is EffectState.INTENDED
     assert seen_by(INTENDED, (RUN, 4)) is EffectState.UNKNOWN
     assert seen_by(INTENDED, None) is EffectState.UNKNOWN

@@ -422,7 +422,7 @@ def test_a_distance_is_said_in_its_two_largest_units(span: int, words: str):
     ids=["retrying", "dead", "discard", "in doubt"],
 )
 def test_what_is_to_be_copied_says_whose_run_it_is(run: RunRecord, command: str):
-    """L2, L4: of the usual tenant nothing is to be said."""
+    """Of the usual tenant nothing is to be said."""
     usual = explain(facts(run)).remedy or ""
     theirs = explain(facts(replace(run, tenant="a me"))).remedy or ""
 
@@ -432,7 +432,6 @@ def test_what_is_to_be_copied_says_whose_run_it_is(run: RunRecord, command: str)
 
 
 def test_a_queue_that_nobody_serves_is_one_word_to_a_shell():
-    """L4."""
     run = replace(RUN, call=replace(RUN.call, queue="mail;reboot"))
     found = explain(facts(run, workers=[replace(WORKER, queues=("other",))]))
 
@@ -440,7 +439,6 @@ def test_a_queue_that_nobody_serves_is_one_word_to_a_shell():
 
 
 def test_a_run_in_doubt_says_what_its_lost_worker_said_and_where_to_look():
-    """E2, E5."""
     late = LateReport(state=AttemptState.SUCCEEDED, at=DUE + 2 * MINUTE)
     found = explain(facts(AMBIGUOUS, attempts=[replace(LOST, late=late)]))
     said = "succeeded, too late to count, at 2027-01-15T08:02:00Z"

@@ -1,4 +1,4 @@
-"""Whatever is typed: a timetable, or one clear error, at a bounded price (SPEC T7, L6)."""
+"""Whatever is typed: a timetable, or one clear error, at a bounded price."""
 
 from __future__ import annotations
 
@@ -211,7 +211,6 @@ def test_any_bounds_are_taken_or_refused(start, end):
     ids=["huge", "hugely negative", "nan", "long", "long bytes", "list", "object", "bidi"],
 )
 def test_any_value_can_be_shown_in_an_error(value):
-    """L6."""
     for make in (
         cron,
         every,
@@ -246,7 +245,6 @@ class Torn:
 
 @pytest.mark.parametrize("value", [Rude(), Torn()], ids=["rude", "torn"])
 def test_a_value_with_a_bad_name_is_refused_in_one_line(value):
-    """L6."""
     with pytest.raises(UsageError) as caught:
         cron(value)
 
@@ -306,7 +304,7 @@ PRICEY_TEXTS = [
 @pytest.mark.parametrize("text", PRICEY_TEXTS, ids=lambda text: text[:20])
 @pytest.mark.parametrize("tz", ["UTC", "America/New_York"])
 def test_no_expression_costs_more_than_a_bounded_price(text, tz):
-    """T7: asked from both ends of the calendar, too."""
+    """Asked from both ends of the calendar, too."""
     cron("0 0 * * *", tz).next(LATE - timedelta(days=9))  # the zone itself is read once
 
     assert calls(lambda: asked_everything(lambda: cron(text, tz, seed="a"))) < CALLS_MAX
@@ -316,7 +314,7 @@ def test_no_expression_costs_more_than_a_bounded_price(text, tz):
     "tz", ["x" * 80, "America/" * 10, "Europe/Pari", "/" * 80, "\u202e" * 80, "e" * 10**6]
 )
 def test_no_zone_costs_more_than_a_bounded_price(tz):
-    """T7: looking for the nearest name included."""
+    """Looking for the nearest name included."""
     assert calls(lambda: cron("* * * * *", tz)) < CALLS_MAX
 
 
@@ -324,7 +322,6 @@ def test_no_zone_costs_more_than_a_bounded_price(tz):
     "text", ["1m " * 33 + "x", "1" * 10**6, "1s" * 10**5, " " * 10**6 + "1s", "-" * 10**5]
 )
 def test_no_duration_costs_more_than_a_bounded_price(text):
-    """T7."""
     assert calls(lambda: every(text)) < 100
 
 
@@ -368,7 +365,6 @@ def answer(make: Callable[[], Timetable], ask: str, moment: datetime) -> object:
 
 @pytest.mark.parametrize("make", PRICEY_COMBINATIONS)
 def test_no_combination_costs_more_than_a_bounded_price(make):
-    """T7."""
     for moment in (NOON, EARLY, LATE):
         for ask in ("next", "previous"):
             price = calls(partial(answer, make, ask, moment))
@@ -406,14 +402,13 @@ def limited(drawn: tuple[Timetable, datetime]) -> Timetable:
 @settings(max_examples=100)
 @given(st.recursive(leaves, grown, max_leaves=12), moments)
 def test_any_combination_answers_or_refuses_at_a_bounded_price(timetable, asked):
-    """T7."""
     assert_sound(timetable, asked)
     assert calls(lambda: timetable.next(asked)) < 5 * CALLS_MAX
 
 
 @pytest.mark.parametrize("text", ["M,H\x00DAILYR=Y", "FREQ\x1b[31m=DAILY", "\u202eFREQ=DAILY"])
 def test_what_was_typed_never_reaches_a_terminal_raw(text):
-    """L6: found by the fuzzer in the name of an unknown part."""
+    """Found by the fuzzer in the name of an unknown part."""
     with pytest.raises(UsageError) as refused:
         rrule(text, dtstart="20260403T090000")
 

@@ -64,13 +64,13 @@ def test_other_occurrences_have_other_ids(one, other, first, second):
     st.tuples(kinds, instants, nonces, schedule_ids),
 )
 def test_other_orders_have_other_ids(one, other):
-    """R1: kind, instant, nonce and schedule all count."""
+    """Kind, instant, nonce and schedule all count."""
     assert (one == other) == (ordered_run_id(*one) == ordered_run_id(*other))
 
 
 @given(kinds, instants, nonces)
 def test_what_is_hashed_has_its_frame(kind, instant, nonce):
-    """R1: a nonce that looks like a schedule is still a nonce."""
+    """A nonce that looks like a schedule is still a nonce."""
     assert ordered_run_id(kind, instant, nonce, A) != ordered_run_id(kind, instant, A + nonce)
 
 
@@ -81,7 +81,7 @@ def test_an_order_never_meets_an_occurrence():
 
 @given(schedule_ids, schedule_ids, instants, instants)
 def test_ids_sort_by_time(one, other, first, second):
-    """A4: to the millisecond."""
+    """To the millisecond."""
     ids = [occurrence_run_id(one, first), occurrence_run_id(other, second)]
 
     if first // MILLISECOND != second // MILLISECOND:
@@ -90,7 +90,7 @@ def test_ids_sort_by_time(one, other, first, second):
 
 @given(instants, st.binary(min_size=10, max_size=16))
 def test_ids_are_uuids(instant, draw):
-    """R1: of a drawn one version 7, of a computed one version 8."""
+    """Of a drawn one version 7, of a computed one version 8."""
     assert 7 == version_of(schedule_id(instant, draw))
     assert 8 == version_of(occurrence_run_id(A, instant))
     assert 8 == version_of(ordered_run_id("once", instant, draw))
@@ -98,7 +98,7 @@ def test_ids_are_uuids(instant, draw):
 
 @given(instants, st.binary(min_size=2, max_size=2), st.lists(st.binary(min_size=8, max_size=8)))
 def test_drawn_ids_are_neighbours(instant, shared, each):
-    """R1, A4: sorted, alike in front, no occurrence's, and different wherever the draws are."""
+    """Sorted, alike in front, no occurrence's, and different wherever the draws are."""
     each = [*each, bytes(8)]
     ids = drawn_run_ids(instant, shared + b"".join(each))
 
@@ -123,13 +123,12 @@ def test_an_id_needs_ten_drawn_bytes():
 
 
 def test_schedules_of_one_moment_differ_by_their_draw():
-    """R1."""
     assert schedule_id(START, b"a" * 10) != schedule_id(START, b"b" * 10)
 
 
 @pytest.mark.parametrize("shards", [1, 8, 64])
 def test_occurrences_of_one_moment_spread_over_shards(shards):
-    """F4: the front of an id is time, so its end decides."""
+    """The front of an id is time, so its end decides."""
     ids = [occurrence_run_id(ScheduleId(bytes(12) + n.to_bytes(4)), START) for n in range(3200)]
     found = Counter(shard_of(one, shards) for one in ids)
 
@@ -139,7 +138,6 @@ def test_occurrences_of_one_moment_spread_over_shards(shards):
 
 @given(schedule_ids)
 def test_an_id_is_read_in_all_its_forms(identity):
-    """L6."""
     text = identity_text(identity)
 
     assert {identity} == {
@@ -149,7 +147,6 @@ def test_an_id_is_read_in_all_its_forms(identity):
 
 @each_row("wrong", ["", "nightly", b"short", 7, None, "0" * 31, object()])
 def test_anything_else_is_no_id(wrong):
-    """L6."""
     with pytest.raises(UsageError) as caught:
         read_identity(wrong, "run")
 
@@ -158,7 +155,7 @@ def test_anything_else_is_no_id(wrong):
 
 @given(schedule_ids, st.integers(0, 3) | st.integers(0, 7 * 24 * HOUR))
 def test_jitter_is_stable_and_within_its_window(identity, window):
-    """S8: always the same moment, never earlier, and the end is not in it."""
+    """Always the same moment, never earlier, and the end is not in it."""
     offset = jitter_offset_us(identity, window)
 
     assert offset == jitter_offset_us(identity, window)
@@ -166,7 +163,7 @@ def test_jitter_is_stable_and_within_its_window(identity, window):
 
 
 def test_jitter_spreads_schedules_over_their_window():
-    """S8: ten thousand at nine o'clock."""
+    """Ten thousand at nine o'clock."""
     space = UUID(int=0)
     ids = [ScheduleId(uuid5(space, str(number)).bytes) for number in range(10_000)]
     tenths = Counter(jitter_offset_us(one, HOUR) * 10 // HOUR for one in ids)
@@ -176,5 +173,4 @@ def test_jitter_spreads_schedules_over_their_window():
 
 
 def test_jitter_of_one_schedule_differs_from_that_of_another():
-    """S8."""
     assert jitter_offset_us(A, HOUR) != jitter_offset_us(B, HOUR)

@@ -1,4 +1,4 @@
-"""What code and people say about limits, and what follows for a task's runs (R8, B4)."""
+"""What code and people say about limits, and what follows for a task's runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def said(scope: str, source: LimitSource, limit: Limit) -> LimitRecord:
 
 
 def test_a_person_counts_before_the_code_and_one_before_all_of_a_kind():
-    """R8: part by part."""
+    """Part by part."""
     limits = Limits(
         7,
         [
@@ -53,7 +53,6 @@ def test_a_person_counts_before_the_code_and_one_before_all_of_a_kind():
 
 
 def test_parameters_are_joined_and_the_more_special_word_counts():
-    """R8."""
     limits = Limits(
         1,
         [
@@ -68,7 +67,7 @@ def test_parameters_are_joined_and_the_more_special_word_counts():
 
 
 def test_only_what_is_limited_has_to_ask():
-    """R8: a run without a limit costs nothing more."""
+    """A run without a limit costs nothing more."""
     limits = Limits(1, [said("tenant:acme", LimitSource.PERSON, Limit(running=1))])
 
     assert limits.is_limited("send", "acme")
@@ -77,7 +76,6 @@ def test_only_what_is_limited_has_to_ask():
 
 @each_row("value", ["", "send", "task:", "queue:x", ":x", 5, None, "x" * 500])
 def test_what_has_no_limits_is_refused(value: object):
-    """L6."""
     with pytest.raises(UsageError, match="limit"):
         read_scope(value)
 
@@ -97,7 +95,6 @@ def test_what_has_no_limits_is_refused(value: object):
     ],
 )
 def test_what_is_no_limit_is_refused_by_its_field(field: str, parts: tuple[object, ...]):
-    """L6."""
     with pytest.raises(UsageError, match=field):
         read_limit(*parts)
 
@@ -106,7 +103,7 @@ def test_what_is_no_limit_is_refused_by_its_field(field: str, parts: tuple[objec
 def test_places_of_values_are_told_apart_whatever_they_are_called(
     task: str, tenant: str, parameter: str, value: str
 ):
-    """R8: and bounded in length where values are not."""
+    """And bounded in length where values are not."""
     place = keyed_place(task, tenant, parameter, value)
 
     assert place != keyed_place(task, tenant, parameter + "x", value)
@@ -116,12 +113,10 @@ def test_places_of_values_are_told_apart_whatever_they_are_called(
 
 
 def test_a_long_value_is_known_by_its_digest():
-    """L6."""
     assert len(keyed_place("send", "acme", "text", "x" * 100_000)) < 100
     assert keyed_place("send", "a", "t", "x" * 500) != keyed_place("send", "a", "t", "y" * 500)
 
 
 @each_row("reason", [None, "", "error", "overlap", "retry-after 5", "cap"])
 def test_other_reasons_are_none_of_ours(reason: str | None):
-    """R3."""
     assert why_of(reason) is None

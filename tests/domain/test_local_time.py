@@ -1,4 +1,4 @@
-"""What becomes of local times that are missing or doubled, told night by night (SPEC T2)."""
+"""What becomes of local times that are missing or doubled, told night by night."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ GAPS = [
 
 @each_row(("key", "day", "time", "gap", "expected"), GAPS)
 def test_a_missing_time_is_decided_by_the_gap_policy(key, day, time, gap, expected):
-    """T2: spring forward."""
+    """Spring forward."""
     assert expected == fires(key, daily(time), gap, "first", day)
 
 
@@ -97,19 +97,19 @@ FOLDS = [
 
 @each_row(("key", "day", "time", "fold", "expected"), FOLDS)
 def test_a_doubled_time_is_decided_by_the_fold_policy(key, day, time, fold, expected):
-    """T2: autumn back."""
+    """Autumn back."""
     assert expected == fires(key, daily(time), "next", fold, day)
 
 
 def test_times_that_fall_into_one_gap_collapse_into_one():
-    """T2: three times are missing, and the first instant after the gap stands for all of them."""
+    """Three times are missing, and the first instant after the gap stands for all of them."""
     rule = daily("02:00", "02:20", "02:40", "03:00")
 
     assert fires("Europe/Berlin", rule, "next", "first", "2026-03-29") == ["03-29T03:00+2"]
 
 
 def test_times_that_are_shifted_onto_others_are_given_once():
-    """T2: 02:30 moves to 03:30, where there is one already."""
+    """02:30 moves to 03:30, where there is one already."""
     rule = daily("02:15", "02:30", "03:30")
     expected = ["03-29T03:15+2", "03-29T03:30+2"]
 
@@ -117,7 +117,7 @@ def test_times_that_are_shifted_onto_others_are_given_once():
 
 
 def test_shifted_times_stay_in_order_with_real_ones():
-    """T2: 02:45 moves to 03:45, past the real 03:10."""
+    """02:45 moves to 03:45, past the real 03:10."""
     rule = daily("02:45", "03:10")
     expected = ["03-29T03:10+2", "03-29T03:45+2"]
 
@@ -133,7 +133,7 @@ def test_shifted_times_stay_in_order_with_real_ones():
     ],
 )
 def test_a_day_that_is_missing_altogether(gap, expected):
-    """T2: Samoa crossed the date line; there was no 30 December 2011."""
+    """Samoa crossed the date line; there was no 30 December 2011."""
     zone, rule = ZONES.zone("Pacific/Apia"), daily("09:00")
     instant = resolve(zone, wall("2011-12-29T00:00")).instants[0]
     found = []
@@ -147,7 +147,7 @@ def test_a_day_that_is_missing_altogether(gap, expected):
 
 
 def test_a_day_that_happened_twice():
-    """T2: Kwajalein crossed it the other way in 1969, and clocks went back a day."""
+    """Kwajalein crossed it the other way in 1969, and clocks went back a day."""
     found = resolve(ZONES.zone("Pacific/Kwajalein"), wall("1969-09-30T12:00"))
 
     assert found.kind == "fold"
@@ -172,12 +172,12 @@ def test_a_day_that_happened_twice():
     ],
 )
 def test_a_local_time_is_unique_missing_or_doubled(key, time, expected):
-    """T2: to the second."""
+    """To the second."""
     assert expected == resolve(ZONES.zone(key), wall(time))
 
 
 def test_counting_sees_what_the_policies_do():
-    """T2: a year in Berlin has 365 times 02:30, one of which is missing and one doubled."""
+    """A year in Berlin has 365 times 02:30, one of which is missing and one doubled."""
     zone, rule = ZONES.zone("Europe/Berlin"), daily("02:30")
     year = [resolve(zone, wall(f"{year}-01-01T00:00")).instants[0] for year in (2026, 2027)]
     counts = {
@@ -198,7 +198,7 @@ def test_counting_sees_what_the_policies_do():
 @each_row("fold", ["first", "second", "both"])
 @each_row("key", ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "UTC"])
 def test_a_rule_that_never_holds_has_no_instant(key, gap, fold):
-    """T7: it ends; it never spins."""
+    """It ends; it never spins."""
 
     class Never:
         def at_or_after(self, wall: int) -> int | None:
@@ -219,7 +219,7 @@ def test_a_rule_that_never_holds_has_no_instant(key, gap, fold):
 @each_row("key", ["Pacific/Kiritimati", "Etc/GMT+12", "America/New_York", "Asia/Manila"])
 @each_row("shift", [-14, 0, 14])
 def test_the_ends_of_the_calendar_are_answered_and_not_stumbled_over(key, shift):
-    """T7: the first and the last datetime that Python has, in zones far east and far west."""
+    """The first and the last datetime that Python has, in zones far east and far west."""
     offset = timezone(timedelta(hours=shift))
     first, last = datetime.min.replace(tzinfo=offset), datetime.max.replace(tzinfo=offset)
     rule = cron("30 2 * * *", tz=key)
@@ -235,7 +235,7 @@ def test_the_ends_of_the_calendar_are_answered_and_not_stumbled_over(key, shift)
 
 
 def test_before_clocks_were_agreed_upon_a_town_had_its_own_time():
-    """T1: noon in Paris in 1890 was at 11:50:39 UTC, seconds included."""
+    """Noon in Paris in 1890 was at 11:50:39 UTC, seconds included."""
     zone = ZONES.zone("Europe/Paris")
     found = LocalRule(daily("12:00"), zone, "next", "first").first_from(wall("1890-06-01T00:00"))
     assert found is not None
@@ -251,7 +251,7 @@ def test_before_clocks_were_agreed_upon_a_town_had_its_own_time():
     ],
 )
 def test_a_policy_that_does_not_exist_is_refused(gap, fold, message):
-    """L6: field, value and remedy."""
+    """Field, value and remedy."""
     with pytest.raises(UsageError) as caught:
         check_policies(gap, fold)
 

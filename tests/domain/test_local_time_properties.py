@@ -1,4 +1,4 @@
-"""Local times become instants as an independent brute force says, in every zone (SPEC T2, T7).
+"""Local times become instants as an independent brute force says, in every zone.
 
 By default a sample of zones and changes is tried; DULY_THOROUGH=1 tries every change from 1970 to
 2040 in every zone, which takes some twenty minutes.
@@ -115,12 +115,12 @@ def check_change(key: str, at: int) -> None:
 
 @pytest.mark.parametrize(("key", "at"), notable_changes())
 def test_a_notable_change_is_resolved_as_by_brute_force(key, at):
-    """T2: the shapes that are known to break schedulers."""
+    """The shapes that are known to break schedulers."""
     check_change(key, at)
 
 
 def test_a_sample_of_all_changes_is_resolved_as_by_brute_force():
-    """T2: any zone, any change from 1970 to 2040."""
+    """Any zone, any change from 1970 to 2040."""
     for key, at in sampled_changes(100):
         check_change(key, at)
 
@@ -129,7 +129,7 @@ def test_a_sample_of_all_changes_is_resolved_as_by_brute_force():
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("key", distinct_keys(ZONES) if THOROUGH else [])
 def test_every_change_of_a_zone_is_resolved_as_by_brute_force(key):
-    """T2: every zone, every change from 1970 to 2040."""
+    """Every zone, every change from 1970 to 2040."""
     for at in changes_of(key):
         check_change(key, at)
 
@@ -159,7 +159,7 @@ jumps = st.lists(st.tuples(st.integers(27 * 60, 72 * 60), offsets), min_size=1, 
 @settings(deadline=None, max_examples=30)
 @given(offsets, jumps, st.integers(0, DAY // 60))
 def test_jumps_of_any_size_close_together_are_resolved_as_by_brute_force(first, jumps, minute):
-    """T2: made-up zones that jump by up to 26 hours, every other day or more often."""
+    """Made-up zones that jump by up to 26 hours, every other day or more often."""
     at, changes = seconds(2020, 1, 10) + minute * 60, []
     for letter, (minutes, offset) in zip("BCDE", jumps, strict=False):
         changes.append((at, (offset, False, letter * 3)))
@@ -172,7 +172,7 @@ def test_jumps_of_any_size_close_together_are_resolved_as_by_brute_force(first, 
 @many
 @given(st.data(), keys, rules, policies)
 def test_the_next_instant_is_later_and_previous_leads_back(data, key, rule, policy):
-    """T7: next(t) > t, and previous(next(t)) is the last one not after t."""
+    """Next(t) > t, and previous(next(t)) is the last one not after t."""
     zone, instant = ZONES.zone(key), data.draw(instants(key))
     gap, fold = policy
     later = LocalRule(rule, zone, gap, fold).first_from(instant + 1)
@@ -190,7 +190,7 @@ def test_the_next_instant_is_later_and_previous_leads_back(data, key, rule, poli
 @many
 @given(st.data(), keys, rules, st.sampled_from(GAPS))
 def test_both_is_first_and_second_together(data, key, rule, gap):
-    """T2: no third instant, and none lost."""
+    """No third instant, and none lost."""
     zone, start = ZONES.zone(key), data.draw(instants(key))
     end = start + 4 * DAY
     found = {fold: set(_all(rule, zone, gap, fold, start, end)) for fold in FOLDS}
@@ -201,7 +201,7 @@ def test_both_is_first_and_second_together(data, key, rule, gap):
 @many
 @given(st.data(), keys, rules)
 def test_every_named_time_fires_once_on_every_day_by_default(data, key, rule):
-    """T2: whatever the clocks do; those that fall into one gap collapse into one instant."""
+    """Whatever the clocks do; those that fall into one gap collapse into one instant."""
     zone, start = ZONES.zone(key), data.draw(instants(key))
     low = (start // DAY) * DAY
     expected: list[int] = []
@@ -221,7 +221,7 @@ def test_every_named_time_fires_once_on_every_day_by_default(data, key, rule):
 @many
 @given(st.data(), keys)
 def test_a_wall_time_resolves_to_the_instants_that_show_it(data, key):
-    """T2: none in a gap, two in a fold, one otherwise."""
+    """None in a gap, two in a fold, one otherwise."""
     zone, oracle = ZONES.zone(key), Oracle(ZONES, key)
     wall = data.draw(instants(key))
     offsets = {oracle.offset(wall + shift) for shift in range(-2 * DAY, 2 * DAY + 1, DAY // 8)}

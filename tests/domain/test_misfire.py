@@ -1,4 +1,4 @@
-"""The misfire policy as people write it, and as it is stored (SPEC M1)."""
+"""The misfire policy as people write it, and as it is stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.each_row import each_row
 
 
 def test_the_default_surprises_nobody():
-    """M1: the latest, a minute of grace, not older than a day."""
+    """The latest, a minute of grace, not older than a day."""
     found = Misfire()
 
     assert (MisfirePolicy.LATEST, MINUTE, None, DAY) == (
@@ -27,7 +27,6 @@ def test_the_default_surprises_nobody():
 
 
 def test_durations_are_given_as_texts_or_timedeltas():
-    """M1."""
     found = Misfire("all", grace=timedelta(seconds=5), not_older="2h", at_most=3)
 
     assert (MisfirePolicy.ALL, 5 * SECOND, 3, 2 * HOUR) == (
@@ -40,7 +39,6 @@ def test_durations_are_given_as_texts_or_timedeltas():
 
 @given(misfires())
 def test_what_is_stored_is_read_back(misfire):
-    """T1, M1."""
     assert misfire == read_misfire(misfire.to_json())
 
 
@@ -55,7 +53,6 @@ def test_what_is_stored_is_read_back(misfire):
     ],
 )
 def test_a_policy_is_a_name_a_value_or_its_parts(given_as, meaning):
-    """M1."""
     assert meaning == read_misfire(given_as)
 
 
@@ -83,7 +80,6 @@ def test_a_policy_is_a_name_a_value_or_its_parts(given_as, meaning):
     ],
 )
 def test_anything_else_is_refused_with_its_field(given_as, field):
-    """L6."""
     with pytest.raises(UsageError) as caught:
         read_misfire(given_as)
 
@@ -92,12 +88,11 @@ def test_anything_else_is_refused_with_its_field(given_as, field):
 
 @pytest.mark.parametrize("at_most", [1, AT_MOST_MAX])
 def test_the_bounds_of_a_bound_belong_to_it(at_most):
-    """L6."""
     assert at_most == Misfire("all", at_most=at_most).at_most
 
 
 @pytest.mark.parametrize("policy", list(MisfirePolicy))
 def test_a_policy_compares_by_what_it_means(policy):
-    """S4: an edit that changes nothing is recognised."""
+    """An edit that changes nothing is recognised."""
     assert Misfire(policy, grace="60s") == Misfire(str(policy), grace=timedelta(minutes=1))
     assert Misfire(policy) != Misfire(policy, grace="61s")

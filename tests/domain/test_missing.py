@@ -1,4 +1,4 @@
-"""What intent asks for, and what is told of it: pure, by the versions of a template (M1, S4, T3)."""
+"""What intent asks for, and what is told of it: pure, by the versions of a template."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def hours(found) -> list[float]:
 
 
 def test_each_rule_asks_for_its_own_time():
-    """S4: up to the edit the old one, after it the new one; nothing before the first."""
+    """Up to the edit the old one, after it the new one; nothing before the first."""
     versions = [
         made(NOON + 150 * MINUTE_US, 2, timetable=every("2h")),
         made(NOON, timetable=every("1h")),
@@ -60,7 +60,7 @@ def test_each_rule_asks_for_its_own_time():
 
 
 def test_of_too_many_the_newest_are_expected_across_an_edit():
-    """P3: and from when on is told."""
+    """And from when on is told."""
     versions = [
         made(NOON + 150 * MINUTE_US, 2, timetable=every("2h")),
         made(NOON, timetable=every("1h")),
@@ -72,7 +72,7 @@ def test_of_too_many_the_newest_are_expected_across_an_edit():
 
 
 def test_what_is_pending_is_expected_although_the_order_was_written_after_its_time():
-    """D2: it is promised."""
+    """It is promised."""
     late = replace(RECORD, pending=NextOccurrence(NOON + HOUR_US, NOON + HOUR_US))
     found = expect(late, [made(NOON + 90 * MINUTE_US)], (0, NOON + 2 * HOUR_US), 10)
 
@@ -80,7 +80,6 @@ def test_what_is_pending_is_expected_although_the_order_was_written_after_its_ti
 
 
 def test_jitter_moves_what_is_due_and_not_what_is_expected():
-    """S8."""
     versions = [made(NOON, timetable=every("1h"), jitter_us=HOUR_US)]
     (first, *_) = expect(RECORD, versions, (0, NOON + 3 * HOUR_US), 10).slots
 
@@ -103,7 +102,7 @@ def test_jitter_moves_what_is_due_and_not_what_is_expected():
     ],
 )
 def test_each_verdict_has_its_kind(kind, status, late_us, expected):
-    """M1, D6: exact at the grace; a rest is no loss."""
+    """Exact at the grace; a rest is no loss."""
     versions = [made(NOON, timetable=every("1h"), misfire=Misfire(grace="5m"))]
     (one,) = expect(RECORD, versions, (0, NOON + HOUR_US), 10).slots
     record = replace(RECORD, status=ScheduleStatus(status))
@@ -118,7 +117,7 @@ def test_each_verdict_has_its_kind(kind, status, late_us, expected):
 
 
 def test_a_cause_is_told_from_who_keeps_time():
-    """F7, M1: what is not even pending was removed, whoever keeps time."""
+    """What is not even pending was removed, whoever keeps time."""
     (one,) = expect(RECORD, [made(NOON)], (0, NOON + HOUR_US), 10).slots
     pending = OccurrenceStatus(one.scheduled_for, OccurrenceStatusKind.PENDING)
     gone = OccurrenceStatus(one.scheduled_for, OccurrenceStatusKind.MISSING)
@@ -136,7 +135,7 @@ def test_a_cause_is_told_from_who_keeps_time():
 
 
 def test_newer_time_zone_rules_move_an_occurrence_between_its_neighbours():
-    """T3: and no further than the rule was in force; without a zone nothing moves."""
+    """And no further than the rule was in force; without a zone nothing moves."""
     daily = made(NOON, timetable=cron("30 2 * * *", tz="Europe/Berlin"))
     first, second = expect(RECORD, [daily], (0, NOON + 40 * HOUR_US), 10).slots
     (plain, *_) = expect(RECORD, [made(NOON)], (0, NOON + HOUR_US), 10).slots

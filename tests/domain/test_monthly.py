@@ -1,4 +1,4 @@
-"""Calendar rules: days of the month in words, business days and rolls, by brute force (SPEC T4)."""
+"""Calendar rules: days of the month in words, business days and rolls, by brute force."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_several_times_a_day_that_are_no_product_of_hours_and_minutes():
 
 
 def test_spring_and_autumn_follow_the_policies():
-    """T2: 02:30 on 29 March 2026 does not exist in Berlin, on 25 October it exists twice."""
+    """02:30 on 29 March 2026 does not exist in Berlin, on 25 October it exists twice."""
     spring = monthly("last sunday", at="02:30", tz="Europe/Berlin", gap="shift")
     autumn = monthly("last sunday", at="02:30", tz="Europe/Berlin", fold="both")
 
@@ -119,7 +119,6 @@ def test_spring_and_autumn_follow_the_policies():
     ],
 )
 def test_a_day_that_is_none_is_refused_with_the_nearest_that_is(day, remedy):
-    """L6."""
     with pytest.raises(UsageError) as caught:
         monthly(day, at="12:00")
 
@@ -133,7 +132,6 @@ def test_a_day_that_is_none_is_refused_with_the_nearest_that_is(day, remedy):
      time(12, tzinfo=UTC), time(12, 0, 0, 1), ["12:00"] * 101],
 )  # fmt: skip
 def test_a_time_that_is_none_is_refused(at):
-    """L6."""
     with pytest.raises(UsageError) as caught:
         monthly(1, at=at)
 
@@ -152,7 +150,6 @@ def test_a_time_that_is_none_is_refused(at):
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments, field, remedy):
-    """L6."""
     with pytest.raises(UsageError) as caught:
         monthly(at="12:00", **arguments)
 
@@ -184,7 +181,6 @@ def test_what_makes_no_sense_is_refused(arguments, field, remedy):
     ],
 )
 def test_it_describes_itself(rule, words):
-    """T6."""
     assert words == rule.describe()
 
 
@@ -200,7 +196,7 @@ def test_it_describes_itself(rule, words):
     ],
 )
 def test_the_stored_form_keeps_the_words(calendar, stored):
-    """T1: what the person said, and nothing derived."""
+    """What the person said, and nothing derived."""
     rule = monthly("3rd LAST day", at=("9:05", time(18)), calendar=calendar, roll="following")
 
     assert {
@@ -217,7 +213,7 @@ def test_the_stored_form_keeps_the_words(calendar, stored):
 
 
 def test_a_rule_that_never_fires_again_says_so():
-    """T7: thirty-one business days in a month, but for a holiday in each of the next hundred years."""
+    """Thirty-one business days in a month, but for a holiday in each of the next hundred years."""
     holidays = [date(year, month, 5) for year in range(2026, 2126) for month in range(1, 13)]
     rule = monthly(
         "31st business day", at="12:00", calendar=BusinessCalendar(weekend=(), holidays=holidays)
@@ -276,7 +272,7 @@ def brute_force(day: MonthDay, calendar: BusinessCalendar, roll) -> list[datetim
 @given(month_days, calendars, st.sampled_from([None, *ROLLS]), instants, instants)
 @settings(max_examples=250)
 def test_occurrences_are_those_of_looking_at_every_day(day, calendar, roll, start, end):
-    """T4: next, previous and count, against every day of two years."""
+    """Next, previous and count, against every day of two years."""
     if day.unit == "business day":
         roll = None
         if abs(day.number) > 31 - 4 * len(calendar.weekend_days):
@@ -305,7 +301,6 @@ def test_words_are_read_as_they_are_said(day):
 @given(month_days, st.sampled_from(["US", ("DE", "BY"), "SA", None]), instants)
 @settings(max_examples=100)
 def test_next_is_later_and_previous_mirrors_it(day, calendar, start):
-    """T7."""
     roll: Roll | None = None if day.unit == "business day" else "modified-following"
     rule = monthly(said(day), at="9:00", tz="America/New_York", calendar=calendar, roll=roll)
     found = rule.next(start)
@@ -325,5 +320,5 @@ def test_next_is_later_and_previous_mirrors_it(day, calendar, start):
     ],
 )
 def test_a_roll_is_known_by_its_usual_spellings(said, read):
-    """T4: rolls (following, preceding, modified)."""
+    """Rolls (following, preceding, modified)."""
     assert monthly(31, at="09:00", roll=read) == monthly(31, at="09:00", roll=said)

@@ -1,4 +1,4 @@
-"""systemd calendar events: what they mean, what is refused, and a brute-force matcher (SPEC T4)."""
+"""systemd calendar events: what they mean, what is refused, and a brute-force matcher."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_seconds_since_1970_are_one_instant_in_utc():
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_by_part(expression, field):
-    """L6: the error names the part that is wrong."""
+    """The error names the part that is wrong."""
     with pytest.raises(UsageError) as caught:
         oncalendar(expression)
 
@@ -178,7 +178,7 @@ def test_a_zone_in_the_expression_may_be_repeated_but_not_contradicted():
     ],
 )
 def test_spring_a_time_that_is_skipped_follows_the_policy(gap, expected):
-    """T2: 02:30 does not exist in New York on 10 March 2024."""
+    """02:30 does not exist in New York on 10 March 2024."""
     rule = oncalendar("02:30", tz="America/New_York", gap=gap)
 
     assert datetime.fromisoformat(expected) == rule.next(datetime(2024, 3, 9, 12, tzinfo=UTC))
@@ -189,7 +189,7 @@ def test_spring_a_time_that_is_skipped_follows_the_policy(gap, expected):
     [("first", ["05:30"]), ("second", ["06:30"]), ("both", ["05:30", "06:30"])],
 )
 def test_autumn_a_time_that_comes_twice_follows_the_policy(fold, expected):
-    """T2: 01:30 exists twice in New York on 3 November 2024."""
+    """01:30 exists twice in New York on 3 November 2024."""
     rule = oncalendar("2024-11-03 01:30", tz="America/New_York", fold=fold)
 
     assert expected == [f"{when:%H:%M}" for when in rule.upcoming(START, 3)]
@@ -211,12 +211,12 @@ def test_autumn_a_time_that_comes_twice_follows_the_policy(fold, expected):
     ],
 )  # fmt: skip
 def test_it_describes_itself(expression, words):
-    """T6: every wording names the set exactly."""
+    """Every wording names the set exactly."""
     assert words == oncalendar(expression).describe()
 
 
 def test_the_stored_form_keeps_the_words():
-    """T1: what the person said, and nothing derived."""
+    """What the person said, and nothing derived."""
     rule = oncalendar("Wed *-1 Europe/Paris", gap="skip", fold="both")
     stored = rule.to_json()
 
@@ -232,7 +232,7 @@ def test_the_stored_form_keeps_the_words():
 
 @pytest.mark.parametrize("expression", ["*-04-31", "Mon 2023-10-15", "2012-*-*", "*-02-30 *:*:*"])
 def test_what_never_comes_again_has_no_next(expression):
-    """T7: an answer, not a search without end."""
+    """An answer, not a search without end."""
     assert oncalendar(expression).next(START) is None
 
 
@@ -346,7 +346,7 @@ starts = st.datetimes(datetime(2019, 1, 1), datetime(2031, 1, 1), timezones=st.j
 @given(matchers(), starts)
 @settings(max_examples=120)
 def test_the_next_minutes_are_those_a_brute_force_finds(matcher, start):
-    """T4: every minute of half a year, until twenty match."""
+    """Every minute of half a year, until twenty match."""
     end = start + timedelta(days=180)
     expected = list(islice(matcher.minutes(start + MINUTE, end), 20))
     found = oncalendar(str(matcher)).upcoming(start, 20)
@@ -357,7 +357,7 @@ def test_the_next_minutes_are_those_a_brute_force_finds(matcher, start):
 @given(matchers(), starts)
 @settings(max_examples=60)
 def test_previous_mirrors_next(matcher, start):
-    """T7: next is later, previous is earlier, and each leads back to the other."""
+    """Next is later, previous is earlier, and each leads back to the other."""
     rule = oncalendar(str(matcher))
     found = rule.next(start)
     if found is None:
@@ -390,7 +390,7 @@ ZONES = [
 @given(matchers(), st.sampled_from(ZONES), st.datetimes(datetime(2019, 1, 1), datetime(2025, 1, 1)))
 @settings(max_examples=60)
 def test_without_policies_every_real_minute_that_shows_a_match_is_found(matcher, key, start):
-    """T2: gap="skip", fold="both" is what a clock on the wall would do."""
+    """Gap="skip", fold="both" is what a clock on the wall would do."""
     zone = ZoneInfo(key)
     start = start.replace(second=0, microsecond=0, tzinfo=UTC)
     minutes = (start + number * MINUTE for number in range(1, 3 * 1440))
@@ -404,7 +404,7 @@ def test_without_policies_every_real_minute_that_shows_a_match_is_found(matcher,
 @given(st.text(st.sampled_from("0123456789*-~:/., MonTueUTC@"), max_size=30) | st.text(max_size=30))
 @settings(max_examples=300)
 def test_any_text_is_a_timetable_or_a_usage_error(text):
-    """L6: nothing else is raised, and whatever is read can say what it means."""
+    """Nothing else is raised, and whatever is read can say what it means."""
     try:
         rule = oncalendar(text)
     except UsageError:

@@ -1,4 +1,4 @@
-"""What becomes of a run that comes while an earlier one is open (O1)."""
+"""What becomes of a run that comes while an earlier one is open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ SCHEDULE = ScheduleId(bytes(range(16)))
 
 @each_row("policy", Overlap)
 def test_who_finds_nobody_goes(policy: Overlap):
-    """O1."""
     assert enter(policy, FREE) == GOES
 
 
@@ -49,13 +48,13 @@ def test_who_finds_nobody_goes(policy: Overlap):
 def test_each_policy_decides_by_who_is_open_and_who_waits(
     policy: Overlap, taken: GateEntry, one_waits: GateEntry, full: GateEntry
 ):
-    """O1, INV-8."""
+    """INV-8."""
     assert [enter(policy, gate) for gate in (TAKEN, ONE_WAITS, FULL)] == [taken, one_waits, full]
 
 
 @each_row("policy", [one for one in Overlap if one not in GATELESS])
 def test_nobody_overtakes_those_who_wait_for_a_line_that_has_just_come_free(policy: Overlap):
-    """O1: the first that waits is about to go; a newcomer stands behind it, or in its place."""
+    """The first that waits is about to go; a newcomer stands behind it, or in its place."""
     between = Gate(is_held=False, waiting=1)
 
     assert enter(policy, between).coming is not GateEntryOutcome.GOES
@@ -63,13 +62,12 @@ def test_nobody_overtakes_those_who_wait_for_a_line_that_has_just_come_free(poli
 
 
 def test_the_first_that_waits_goes_only_when_the_line_is_free():
-    """O1."""
     assert not may_go_on(FREE)
     assert not may_go_on(ONE_WAITS)
 
 
 def test_gates_are_told_apart_by_schedule_and_by_tenant_and_key():
-    """O1, L2: a key of one tenant holds up nobody else's."""
+    """A key of one tenant holds up nobody else's."""
     assert gate_of(Overlap.SKIP, "a", SCHEDULE, None) is None
     assert gate_of(Overlap.QUEUE_ALL, "a", SCHEDULE, None) == f"schedule:{SCHEDULE.hex()}"
     assert gate_of(Overlap.SERIALIZE, "a", SCHEDULE, "b") == key_gate("a", "b")

@@ -1,4 +1,4 @@
-"""Plain language in: what is understood, what is refused and with which remedy (SPEC T6, L6)."""
+"""Plain language in: what is understood, what is refused and with which remedy."""
 
 from __future__ import annotations
 
@@ -208,7 +208,6 @@ MEANINGS = [
 
 @each_row(("sentence", "meaning"), MEANINGS)
 def test_a_sentence_means_one_timetable(sentence, meaning):
-    """T6"""
     assert meaning == read_plain(sentence)
 
 
@@ -243,7 +242,6 @@ OCCURRENCES = [
 
 @each_row(("sentence", "expected"), OCCURRENCES)
 def test_a_sentence_fires_when_it_says(sentence, expected):
-    """T6"""
     found = read_plain(sentence).upcoming(AFTER, 4)
 
     assert expected == ", ".join(f"{one:%d %H:%M}" for one in found)
@@ -376,7 +374,6 @@ REFUSALS = [
 
 @each_row(("sentence", "said"), REFUSALS)
 def test_what_is_not_understood_is_refused_with_a_remedy(sentence, said):
-    """T6, L6"""
     with pytest.raises(UsageError) as caught:
         read_plain(sentence)
 
@@ -385,14 +382,12 @@ def test_what_is_not_understood_is_refused_with_a_remedy(sentence, said):
 
 
 def test_too_long_a_text_is_refused_before_it_is_read():
-    """T7, L6"""
     with pytest.raises(UsageError, match="give at most 200 characters"):
         read_plain("every day at 9 " * 1000)
 
 
 @pytest.mark.parametrize("value", [None, 9, b"daily", ["daily"]])
 def test_what_is_no_text_is_refused(value):
-    """L6"""
     with pytest.raises(UsageError, match="is not a text"):
         read_plain(value)
 
@@ -408,7 +403,6 @@ def test_what_is_no_text_is_refused(value):
     ],
 )
 def test_a_persons_own_words_are_kept(sentence):
-    """T1"""
     stored = read_plain(sentence).to_json()
 
     assert sentence == stored["words"]
@@ -416,7 +410,6 @@ def test_a_persons_own_words_are_kept(sentence):
 
 
 def test_words_are_kept_in_every_part():
-    """T1"""
     sentence = "every day at 9:15 and 18:00 until 2026-12-31"
     stored = read_plain(sentence).to_json()
 
@@ -424,39 +417,33 @@ def test_words_are_kept_in_every_part():
 
 
 def test_words_are_kept_inside_what_business_days_limit():
-    """T1"""
     stored = read_plain("every business day at 9").to_json()
 
     assert stored["timetable"]["words"] == "every business day at 9"
 
 
 def test_business_days_are_those_of_the_zone():
-    """T6"""
     expected = cron("0 9 * * *", "Asia/Tokyo").on_business_days(None)
 
     assert expected == read_plain("every business day at 9 in Asia/Tokyo")
 
 
 def test_a_zone_in_the_sentence_wins_over_the_default():
-    """T6"""
     assert cron("0 9 * * *", "Europe/Paris") == read_plain("every day at 9 in Europe/Paris")
 
 
 @pytest.mark.parametrize("form", ["in Asia/Tokyo", "Asia/Tokyo", "Asia/Tokyo time", "(Asia/Tokyo)"])
 def test_a_zone_may_be_said_in_several_ways(form):
-    """T6"""
     assert cron("0 9 * * *", "Asia/Tokyo") == read_plain(f"every day at 9 {form}")
 
 
 def test_two_zones_that_disagree_are_refused():
-    """L6"""
     with pytest.raises(UsageError, match="says Asia/Tokyo, but the zone was given as Europe/Paris"):
         read_plain("every day at 9 in Asia/Tokyo", tz="Europe/Paris")
 
 
 @pytest.mark.parametrize(("keyword", "value"), [("tz", "Mars"), ("gap", "leap"), ("fold", "third")])
 def test_what_is_given_beside_the_sentence_is_checked(keyword, value):
-    """L6"""
     with pytest.raises(UsageError) as caught:
         read_plain("every 90 minutes", **{keyword: value})
 
@@ -464,14 +451,13 @@ def test_what_is_given_beside_the_sentence_is_checked(keyword, value):
 
 
 def test_policies_reach_the_timetable():
-    """T2"""
     expected = cron("30 2 * * *", "Europe/Paris", "shift", "second")
 
     assert expected == read_plain("every day at 2:30", "Europe/Paris", "shift", "second")
 
 
 def test_two_named_times_in_one_gap_still_fire():
-    """T2: a list of minutes must not turn named times into an interval, which a gap swallows."""
+    """A list of minutes must not turn named times into an interval, which a gap swallows."""
     read = read_plain("every day at 2:00 and 2:30", "Europe/Paris")
 
     found = read.upcoming(datetime(2026, 3, 29, tzinfo=UTC), 1)
@@ -480,7 +466,6 @@ def test_two_named_times_in_one_gap_still_fire():
 
 
 def test_an_interval_in_a_stretch_runs_through_both_hours_of_a_fold():
-    """T2"""
     read = read_plain("every 30 minutes between 2:00 and 2:30", "Europe/Paris")
 
     found = read.upcoming(datetime(2026, 10, 24, 22, tzinfo=UTC), 4)
@@ -489,7 +474,6 @@ def test_an_interval_in_a_stretch_runs_through_both_hours_of_a_fold():
 
 
 def test_an_interval_in_a_stretch_inside_a_gap_does_not_fire_that_day():
-    """T2"""
     read = read_plain("every 30 minutes between 2:00 and 2:30", "Europe/Paris")
 
     (found,) = read.upcoming(datetime(2026, 3, 29, tzinfo=UTC), 1)
@@ -498,7 +482,6 @@ def test_an_interval_in_a_stretch_inside_a_gap_does_not_fire_that_day():
 
 
 def test_from_and_until_include_their_days_in_the_zone():
-    """T4"""
     read = read_plain("every 12 hours from 2026-05-01 until 2026-05-01", "America/New_York")
 
     assert isinstance(read, BetweenDates)
@@ -506,7 +489,6 @@ def test_from_and_until_include_their_days_in_the_zone():
 
 
 def test_a_number_of_times_counts_from_the_start():
-    """T4"""
     read = read_plain("10 times every day at 9 from 2026-04-06")
 
     assert isinstance(read, Limited)
@@ -533,7 +515,6 @@ def answer(sentence: str, expected: str) -> str:
 
 @each_row(("sentence", "expected"), rows_of_the_page())
 def test_every_example_on_the_page_holds(sentence, expected):
-    """T6"""
     assert expected == answer(sentence, expected)
 
 
@@ -544,7 +525,6 @@ def test_the_page_has_examples():
 
 @each_row("example", [*EXAMPLES, *GENERAL])
 def test_every_sentence_that_is_suggested_is_understood(example):
-    """T6"""
     assert isinstance(read_plain(example), Timetable)
 
 
@@ -572,21 +552,18 @@ words = st.one_of(
 @settings(max_examples=150)
 @given(st.text(max_size=TEXT_LENGTH_MAX))
 def test_any_text_is_a_timetable_or_a_usage_error(text):
-    """T7, L6"""
     outcome(text)
 
 
 @settings(max_examples=300)
 @given(st.lists(words, min_size=1, max_size=12).map(" ".join))
 def test_any_row_of_known_words_is_a_timetable_or_a_usage_error(text):
-    """T7, L6"""
     outcome(text)
 
 
 @settings(max_examples=200)
 @given(sentences, st.data())
 def test_a_sentence_with_words_swapped_is_a_timetable_or_a_usage_error(sentence, data):
-    """T7, L6"""
     pieces = sentence.split(" ")
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(pieces) - 1))
@@ -600,7 +577,6 @@ def test_a_sentence_with_words_swapped_is_a_timetable_or_a_usage_error(sentence,
 @settings(max_examples=150)
 @given(sentences, st.data())
 def test_what_is_understood_has_a_next_instant_that_is_later(sentence, data):
-    """T7"""
     after = data.draw(
         st.datetimes(datetime(1980, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
     )
@@ -612,7 +588,7 @@ def test_what_is_understood_has_a_next_instant_that_is_later(sentence, data):
 @settings(max_examples=150)
 @given(st.text("0123456789 every,-/:'()amp.&th", max_size=TEXT_LENGTH_MAX))
 def test_a_text_gives_no_more_tokens_than_characters_and_few_repairs(text):
-    """T7: the work is bounded by the length of the text, and by a number of repairs."""
+    """The work is bounded by the length of the text, and by a number of repairs."""
     attempts: list[str] = []
 
     def refuse(attempt: str) -> bool:

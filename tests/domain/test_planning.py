@@ -137,7 +137,7 @@ def must_go_on_from(one: ScheduleRecord, change: ScheduleChange, first: int) -> 
 class TestCreating:
     @given(schedule_ids, definitions(), st.integers(0, DAY))
     def test_a_new_schedule_begins_after_now(self, identity, template, after):
-        """T7, D2: strictly after, with its jitter."""
+        """Strictly after, with its jitter."""
         now = START + after
         found = first_pending(identity, template, now)
 
@@ -145,7 +145,7 @@ class TestCreating:
         assert ScheduleVersion(identity, 1, template).pending(found.scheduled_for) == found
 
     def test_one_that_would_never_fire_is_refused(self):
-        """T7, L6: a promise that can't be kept is not made."""
+        """A promise that can't be kept is not made."""
         template = definition(timetable=at(from_microseconds(START)))
 
         with pytest.raises(UsageError, match="no occurrence in the future"):
@@ -155,7 +155,7 @@ class TestCreating:
 class TestPausing:
     @given(records(), missed)
     def test_pausing_holds_what_was_pending(self, one, missed):
-        """S3, INV-12: nothing is settled, nothing is lost."""
+        """INV-12: nothing is settled, nothing is lost."""
         change = decide_pause(one, reason="rest", until=LATER, missed=missed)
 
         assert (ScheduleStatus.PAUSED, None, pending_of(one).scheduled_for) == (
@@ -167,13 +167,11 @@ class TestPausing:
         assert ("rest", LATER, missed) == (change.reason, change.resume_at, change.resume_missed)
 
     def test_pausing_for_good_leaves_the_choice_to_whoever_resumes(self):
-        """M1."""
         change = decide_pause(record(), reason=None, until=None, missed=Missed.MISFIRE)
 
         assert (None, None) == (change.resume_at, change.resume_missed)
 
     def test_pausing_what_is_paused_keeps_what_is_held(self):
-        """S3."""
         one = paused(record())
         change = decide_pause(one, reason="longer", until=LATER, missed=Missed.SKIP)
 
@@ -181,7 +179,7 @@ class TestPausing:
 
     @given(records(), elapsed)
     def test_resuming_from_now_skips_the_pause(self, one, after):
-        """M1, INV-2: each occurrence of the pause is on record, and none after now."""
+        """INV-2: each occurrence of the pause is on record, and none after now."""
         first = pending_of(one).scheduled_for
         now = first + after
 
@@ -200,7 +198,7 @@ class TestPausing:
 
     @given(records(), elapsed)
     def test_resuming_by_the_misfire_policy_is_as_after_an_outage(self, one, after):
-        """M1, INV-9: settled up to what is pending, with no hole and nothing early."""
+        """INV-9: settled up to what is pending, with no hole and nothing early."""
         first = pending_of(one).scheduled_for
         now = first + after
 
@@ -210,7 +208,7 @@ class TestPausing:
         assert all(run.not_before <= now for run in change.settlement.runs)
 
     def test_resuming_does_not_bring_back_what_a_person_skipped(self):
-        """M1, INV-3: one verdict for each occurrence; neither does restoring."""
+        """INV-3: one verdict for each occurrence; neither does restoring."""
         one = applied(record(), decide_skip_next(record(), None))
         now = START - HOUR
         resumed = decide_resume(paused(one), now, Missed.SKIP, None)
@@ -221,7 +219,7 @@ class TestPausing:
         ]
 
     def test_a_pause_within_the_grace_is_no_misfire(self):
-        """M1: the held occurrence is on time, at the edge too."""
+        """The held occurrence is on time, at the edge too."""
         one = paused(record())
         edge = decide_resume(one, START + MINUTE, Missed.MISFIRE, None)
         past = decide_resume(one, START + MINUTE + 1, Missed.MISFIRE, None)
@@ -230,7 +228,6 @@ class TestPausing:
         assert [START] == [run.scheduled_for for run in past.settlement.runs]
 
     def test_what_ran_out_during_the_pause_ends(self):
-        """S5, T7."""
         one = paused(record(definition=definition(timetable=at(from_microseconds(START)))))
         change = decide_resume(one, START + 1, Missed.SKIP, None)
 
@@ -243,13 +240,11 @@ class TestPausing:
 
     @pytest.mark.parametrize("status", ["active", "ended", "deleted"])
     def test_only_what_is_paused_resumes(self, status):
-        """L6."""
         with pytest.raises(Conflict):
             decide_resume(record(status=ScheduleStatus(status)), START, Missed.SKIP, None)
 
     @pytest.mark.parametrize("status", ["ended", "deleted"])
     def test_what_is_over_is_not_paused(self, status):
-        """L6."""
         with pytest.raises(Conflict):
             decide_pause(
                 record(status=ScheduleStatus(status)), reason=None, until=None, missed=Missed.SKIP
@@ -259,7 +254,7 @@ class TestPausing:
 class TestDeleting:
     @given(records())
     def test_deleting_stops_at_once_and_remembers(self, one):
-        """S3, INV-13: what was pending is held, what is owed is given up."""
+        """INV-13: what was pending is held, what is owed is given up."""
         change = decide_delete(one, "not needed")
 
         assert (ScheduleStatus.DELETED, None, pending_of(one).scheduled_for, True) == (
@@ -272,7 +267,7 @@ class TestDeleting:
 
     @given(records(), elapsed)
     def test_restoring_skips_what_fell_in_between(self, one, after):
-        """S3, M1, INV-2."""
+        """INV-2."""
         first = pending_of(one).scheduled_for
         now = first + after
 
@@ -291,7 +286,7 @@ class TestDeleting:
 
     @given(records(), elapsed)
     def test_what_was_paused_comes_back_paused(self, one, after):
-        """S3: to what it was before."""
+        """To what it was before."""
         first = pending_of(one).scheduled_for
         now = first + after
 
@@ -305,7 +300,7 @@ class TestDeleting:
         )
 
     def test_a_pause_with_an_end_comes_back_with_its_end(self):
-        """S3: pause keeps everything, and so does a deletion that is undone."""
+        """Pause keeps everything, and so does a deletion that is undone."""
         resting = decide_pause(record(), reason=None, until=LATER, missed=Missed.MISFIRE)
         gone = deleted(applied(record(), resting))
 
@@ -314,21 +309,19 @@ class TestDeleting:
         assert (LATER, Missed.MISFIRE) == (change.resume_at, change.resume_missed)
 
     def test_what_had_ended_comes_back_ended(self):
-        """S3, S5: to what it was before, whatever its timetable could still give."""
+        """To what it was before, whatever its timetable could still give."""
         gone = deleted(record(status=ScheduleStatus.ENDED, pending=None))
         change = decide_restore(gone, START, None)
 
         assert (ScheduleStatus.ENDED, None) == (change.status, change.pending)
 
     def test_what_ran_out_meanwhile_comes_back_ended(self):
-        """S5."""
         one = record(definition=definition(timetable=at(from_microseconds(START))))
         change = decide_restore(deleted(one), START + 1, None)
 
         assert (ScheduleStatus.ENDED, None) == (change.status, change.pending)
 
     def test_nothing_is_deleted_twice_nor_restored_untouched(self):
-        """L6."""
         with pytest.raises(Conflict):
             decide_delete(deleted(record()), None)
         with pytest.raises(Conflict):
@@ -341,7 +334,7 @@ class TestHeldUnderNewerRules:
     HELD = START + 3 * HOUR + 10 * MINUTE
 
     def test_resuming_from_now_goes_on_with_the_slot_that_was_held(self):
-        """T3, INV-2: it lies ahead, so it is neither lost nor skipped."""
+        """INV-2: it lies ahead, so it is neither lost nor skipped."""
         resting = replace(paused(record()), held_for=self.HELD)
         change = decide_resume(resting, START + HOUR, Missed.SKIP, None)
 
@@ -349,14 +342,12 @@ class TestHeldUnderNewerRules:
         assert () == change.settlement.skips
 
     def test_resuming_by_the_misfire_policy_means_the_instant_of_the_new_rules(self):
-        """T3."""
         resting = replace(paused(record()), held_for=self.HELD)
         change = decide_resume(resting, START + HOUR, Missed.MISFIRE, None)
 
         assert NextOccurrence(START + 3 * HOUR, START + 3 * HOUR) == change.pending
 
     def test_restoring_goes_on_with_the_slot_that_was_held(self):
-        """T3, S3."""
         gone = replace(deleted(record()), held_for=self.HELD)
         change = decide_restore(gone, START + HOUR, None)
 
@@ -366,7 +357,7 @@ class TestHeldUnderNewerRules:
 class TestSkippingNext:
     @given(records())
     def test_the_one_pending_occurrence_is_skipped_on_record(self, one):
-        """A1, M1: and the one after it is pending."""
+        """And the one after it is pending."""
         change = decide_skip_next(one, "holiday")
 
         must_go_on_from(one, change, pending_of(one).scheduled_for)
@@ -375,7 +366,6 @@ class TestSkippingNext:
         assert skip.first_for == skip.last_for == pending_of(one).scheduled_for
 
     def test_skipping_the_last_one_ends_it(self):
-        """S5, T7."""
         one = record(definition=definition(timetable=at(from_microseconds(START))))
         change = decide_skip_next(one, None)
 
@@ -385,7 +375,6 @@ class TestSkippingNext:
         "one", [paused(record()), deleted(record())], ids=["paused", "deleted"]
     )
     def test_without_anything_pending_there_is_nothing_to_skip(self, one):
-        """L6."""
         with pytest.raises(Conflict):
             decide_skip_next(one, None)
 
@@ -393,7 +382,7 @@ class TestSkippingNext:
 class TestEditing:
     @given(records(), definitions(), elapsed)
     def test_each_occurrence_belongs_to_one_definition(self, one, new, after):
-        """INV-14, S4: the old one keeps what it owed up to now, the new one begins after now."""
+        """INV-14: the old one keeps what it owed up to now, the new one begins after now."""
         assume(new.timetable != one.definition.timetable)
         first = pending_of(one).scheduled_for
         now = first + after
@@ -428,7 +417,7 @@ class TestEditing:
 
     @given(records(), definitions(), elapsed)
     def test_a_new_instant_is_later_than_the_last_one_run(self, one, new, after):
-        """T7, INV-15: also when the clock was set back."""
+        """INV-15: also when the clock was set back."""
         assume(new.timetable != one.definition.timetable)
         now = pending_of(one).scheduled_for + after
         ran = replace(one, last_for=now + 5 * MINUTE)
@@ -440,7 +429,7 @@ class TestEditing:
 
     @given(records(), definitions(), elapsed)
     def test_editing_what_is_paused_leaves_it_paused(self, one, new, after):
-        """S3, INV-14: what fell into the pause is skipped under the old definition."""
+        """INV-14: what fell into the pause is skipped under the old definition."""
         assume(new.timetable != one.definition.timetable)
         first = pending_of(one).scheduled_for
         now = first + after
@@ -462,7 +451,7 @@ class TestEditing:
 
     @given(records(), definitions(), elapsed, st.booleans())
     def test_an_edit_holds_until_the_old_rule_has_another_occurrence(self, one, new, after, rests):
-        """INV-14, M1: or what falls due before it is written would belong to neither rule."""
+        """INV-14: or what falls due before it is written would belong to neither rule."""
         assume(new.timetable != one.definition.timetable)
         now = pending_of(one).scheduled_for + after
         change = decide_edit(paused(one) if rests else one, new, now, None)
@@ -485,7 +474,7 @@ class TestEditing:
         )
 
     def test_editing_revives_what_has_ended(self):
-        """S5: even with the timetable it had, if that has something left."""
+        """Even with the timetable it had, if that has something left."""
         ended = record(status=ScheduleStatus.ENDED, pending=None, reason=NO_FURTHER)
         change = decide_edit(ended, ended.definition, START, None)
 
@@ -495,12 +484,10 @@ class TestEditing:
         )
 
     def test_an_edit_to_something_that_never_fires_is_refused(self):
-        """T7, L6."""
         with pytest.raises(UsageError, match="no occurrence in the future"):
             decide_edit(record(), definition(timetable=at(from_microseconds(START))), START, None)
 
     def test_what_is_deleted_is_not_edited(self):
-        """S3."""
         with pytest.raises(Conflict):
             decide_edit(deleted(record()), definition(), START, None)
 
@@ -508,7 +495,6 @@ class TestEditing:
 class TestRetiming:
     @given(records(), elapsed)
     def test_the_same_rules_move_nothing(self, one, after):
-        """T3."""
         now = pending_of(one).scheduled_for + after
         assume(one.definition.timetable.first_from(now + 1) is not None)
         is_next = one.definition.timetable.first_from(now + 1) == pending_of(one).scheduled_for
@@ -519,7 +505,7 @@ class TestRetiming:
             assert change is None
 
     def test_newer_rules_move_what_is_pending(self):
-        """T3: from intent, checked against the clock when it is applied."""
+        """From intent, checked against the clock when it is applied."""
         one = record(pending=NextOccurrence(START + 30 * MINUTE, START + 30 * MINUTE))
         change = decide_retime(one, START, "2026b")
 
@@ -532,13 +518,13 @@ class TestRetiming:
         assert START + 30 * MINUTE == change.before
 
     def test_what_was_due_under_the_old_rules_stays_due(self):
-        """T3, INV-2."""
+        """INV-2."""
         one = record(pending=NextOccurrence(START + 1, START + 1))
 
         assert decide_retime(one, START + 1, "2026b") is None
 
     def test_a_recomputed_instant_lies_after_the_last_one_run(self):
-        """T3, INV-15."""
+        """INV-15."""
         one = record(
             last_for=START + HOUR, pending=NextOccurrence(START + 90 * MINUTE, START + 90 * MINUTE)
         )
@@ -548,7 +534,7 @@ class TestRetiming:
         assert NextOccurrence(START + 2 * HOUR, START + 2 * HOUR) == change.pending
 
     def test_a_slot_that_the_rules_move_before_now_is_not_lost(self):
-        """T3, INV-2: hourly on the hour; pending was ten past, and now it is five past."""
+        """INV-2: hourly on the hour; pending was ten past, and now it is five past."""
         was = START + HOUR + 10 * MINUTE
         one = record(last_for=START + 10 * MINUTE, pending=NextOccurrence(was, was))
 
@@ -558,7 +544,7 @@ class TestRetiming:
         assert NextOccurrence(START + HOUR, START + HOUR) == change.pending
 
     def test_a_slot_that_has_run_is_not_run_again_at_its_new_instant(self):
-        """T3, INV-3: it ran at ten to, which the new rules call the full hour."""
+        """INV-3: it ran at ten to, which the new rules call the full hour."""
         was = START + 50 * MINUTE
         one = record(last_for=was - HOUR, pending=NextOccurrence(was, was))
 
@@ -568,7 +554,7 @@ class TestRetiming:
         assert NextOccurrence(START + HOUR, START + HOUR) == change.pending
 
     def test_what_a_person_skipped_is_not_promised_again(self):
-        """T3, A1: also when it is the next one under the new rules."""
+        """Also when it is the next one under the new rules."""
         was = START + HOUR + 10 * MINUTE
         one = record(pending=NextOccurrence(was, was))
 
@@ -581,7 +567,7 @@ class TestRetiming:
         "one", [paused(record()), deleted(record())], ids=["paused", "deleted"]
     )
     def test_what_rests_is_not_retimed(self, one):
-        """T3: it is computed when it goes on."""
+        """It is computed when it goes on."""
         assert decide_retime(one, START, "2026b") is None
 
 

@@ -1,4 +1,4 @@
-"""Previews and explanations: what a person sees before they agree (T2, T5)."""
+"""Previews and explanations: what a person sees before they agree."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_times_that_collapse_are_told_together():
 
 
 def test_a_rule_about_real_instants_is_told_as_one():
-    """T2: a leading star leaves every real instant alone, whatever the policies say."""
+    """A leading star leaves every real instant alone, whatever the policies say."""
     timetable = cron("*/15 * * * *", tz="Europe/Berlin", gap="shift", fold="second")
 
     assert (
@@ -113,7 +113,7 @@ def test_a_window_that_runs_backwards_is_refused():
     ],
 )
 def test_what_does_not_run_that_night_is_not_said_to(timetable):
-    """T2: the whole timetable is asked, and not only the rule inside it."""
+    """The whole timetable is asked, and not only the rule inside it."""
     (change,) = clock_changes(timetable, *SPRING)
 
     assert not change.affects

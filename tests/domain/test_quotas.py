@@ -1,4 +1,4 @@
-"""Which quotas bound an order, and what is told when one is reached (S7)."""
+"""Which quotas bound an order, and what is told when one is reached."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def quota(scope: str, counted: Counted, most: int | None, tenant: str = "") -> Q
 
 
 def test_an_end_user_is_bounded_and_an_operator_is_not():
-    """S7: ten active schedules, unless somebody says otherwise."""
+    """Ten active schedules, unless somebody says otherwise."""
     (bound,) = bounds_on_schedule(None, HERS, [])
 
     assert Bound("owner:anna", SCHEDULES, OWNED_DEFAULT, "acme", "anna") == bound
@@ -51,7 +51,7 @@ def test_an_end_user_is_bounded_and_an_operator_is_not():
 
 
 def test_what_is_said_by_name_goes_before_what_is_said_about_each():
-    """S7: also when it says that there is no bound; another tenant's owner is another owner."""
+    """Also when it says that there is no bound; another tenant's owner is another owner."""
     each = quota("owner:*", SCHEDULES, 3)
     hers = quota("owner:anna", SCHEDULES, 5, "acme")
     lifted = replace(hers, most=None)
@@ -63,7 +63,7 @@ def test_what_is_said_by_name_goes_before_what_is_said_about_each():
 
 
 def test_a_new_schedule_is_bounded_by_all_that_apply_in_one_order():
-    """S7: who waits for others does so in the same order everywhere, so nobody waits in a ring."""
+    """Who waits for others does so in the same order everywhere, so nobody waits in a ring."""
     quotas = [
         quota("owner:*", SCHEDULES, 4),
         quota("tenant:acme", SCHEDULES, 3),
@@ -84,7 +84,7 @@ def test_a_new_schedule_is_bounded_by_all_that_apply_in_one_order():
 
 
 def test_one_more_is_one_that_was_not_counted_or_not_theirs():
-    """S7: edits and pauses are nobody's business; bringing back and giving away are."""
+    """Edits and pauses are nobody's business; bringing back and giving away are."""
     paused = replace(HERS, status=ScheduleStatus.PAUSED, pending=None)
     resting = replace(paused, resume_at=1)
     given_away = replace(HERS, owner="bob")
@@ -105,7 +105,7 @@ def test_one_more_is_one_that_was_not_counted_or_not_theirs():
 
 
 def test_pending_runs_are_bounded_where_somebody_says_so():
-    """S7: and nowhere else."""
+    """And nowhere else."""
     each, ours = quota("tenant:*", PENDING, 5), quota("tenant:acme", PENDING, None)
 
     assert bound_on_pending("acme", []) is None
@@ -116,7 +116,7 @@ def test_pending_runs_are_bounded_where_somebody_says_so():
 
 @given(st.lists(st.integers(0, 3 * WINDOW_US), min_size=1, max_size=30), st.integers(1, 10))
 def test_it_is_said_when_there_is_room_again(instants: list[int], most: int):
-    """S7: not a microsecond later than need be, and not before."""
+    """Not a microsecond later than need be, and not before."""
     now = max(instants)
     made = [one for one in instants if one > now - WINDOW_US]
     if len(made) < most:
@@ -130,7 +130,7 @@ def test_it_is_said_when_there_is_room_again(instants: list[int], most: int):
 
 
 def test_an_error_names_the_quota_the_count_and_the_remedy():
-    """S7, L6: and it is a conflict, which a program may tell from others; it travels whole."""
+    """And it is a conflict, which a program may tell from others; it travels whole."""
     error = over_quota(Bound("owner:anna", SCHEDULES, 10, "acme", "anna"), 12)
 
     assert isinstance(error, Conflict)
@@ -144,13 +144,11 @@ def test_an_error_names_the_quota_the_count_and_the_remedy():
 
 @each_row("scope", ["", "everybody", "owner:", "tenant: ", "task:send", "all:x", 7])
 def test_a_scope_that_is_nobodys_is_refused(scope: object):
-    """L6."""
     with pytest.raises(UsageError, match="scope"):
         read_scope(scope, "acme")
 
 
 def test_an_owner_is_one_of_a_tenant():
-    """S7, L2."""
     assert QuotaKey("owner:anna", "acme") == read_scope("owner:anna", "acme")
     assert QuotaKey("owner:*", "") == read_scope("owner:*", "acme")
     assert QuotaKey("tenant:b", "") == read_scope("tenant:b", "acme")
@@ -158,7 +156,7 @@ def test_an_owner_is_one_of_a_tenant():
 
 @each_row("most", [-1, MOST_MAX + 1, True, "many", 1.5])
 def test_a_number_that_is_none_is_refused(most: object):
-    """L6: so is a quota that nobody keeps."""
+    """So is a quota that nobody keeps."""
     with pytest.raises(UsageError, match="schedules"):
         read_most(QuotaKey("tenant:*"), SCHEDULES, most)
     with pytest.raises(UsageError, match="owner has quotas of schedules"):

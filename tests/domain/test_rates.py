@@ -1,4 +1,4 @@
-"""So many in a while, and no more (B4)."""
+"""So many in a while, and no more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ NOW = 1_000 * SECOND
     ],
 )
 def test_a_rate_is_read_as_people_write_it_and_written_as_it_is_read(text: str, rate: Rate):
-    """B4."""
     assert read_rate("rate", text) == rate
     assert read_rate("rate", rate.text) == rate
 
@@ -34,7 +33,6 @@ def test_a_rate_is_read_as_people_write_it_and_written_as_it_is_read(text: str, 
     ["", "100", "0/s", "100/0s", "5/s burst 0", "1/9d", "2000000/s", 5, None, "5/s" * 50, "-1/s"],
 )
 def test_what_is_no_rate_is_refused_by_its_field(value: object):
-    """L6."""
     with pytest.raises(UsageError, match="rate"):
         read_rate("rate", value)
 
@@ -50,14 +48,12 @@ def come(rate: Rate, pace: RateState, now: int, count: int) -> tuple[list[int], 
 
 
 def test_after_a_quiet_time_a_burst_goes_at_once_and_the_rest_comes_evenly():
-    """B4."""
     turns, _ = come(Rate(2, SECOND, 3), RateState(), NOW, 6)
 
     assert [at - NOW for at in turns] == [0, 0, 0, SECOND // 2, SECOND, 3 * SECOND // 2]
 
 
 def test_who_comes_later_stands_behind_those_who_came_before():
-    """B4."""
     rate = Rate(1, SECOND, 1)
     _, pace = come(rate, RateState(), NOW, 3)
 
@@ -67,7 +63,6 @@ def test_who_comes_later_stands_behind_those_who_came_before():
 
 
 def test_who_comes_back_at_its_turn_is_not_charged_again():
-    """B4."""
     rate = Rate(1, SECOND, 1)
     turns, pace = come(rate, RateState(), NOW, 3)
 
@@ -78,7 +73,6 @@ def test_who_comes_back_at_its_turn_is_not_charged_again():
 
 
 def test_one_that_comes_back_too_early_waits_for_its_turn_and_changes_nothing():
-    """B4."""
     rate = Rate(1, SECOND, 1)
     turns, pace = come(rate, RateState(), NOW, 3)
 
@@ -88,7 +82,6 @@ def test_one_that_comes_back_too_early_waits_for_its_turn_and_changes_nothing():
 
 
 def test_the_slowest_of_several_decides_and_all_give_the_same_turn():
-    """B4."""
     slow, fast = Rate(1, 60 * SECOND, 1), Rate(10, SECOND, 1)
     paces = [come(slow, RateState(), NOW, 2)[1], come(fast, RateState(), NOW, 2)[1]]
 
@@ -98,7 +91,6 @@ def test_the_slowest_of_several_decides_and_all_give_the_same_turn():
 
 
 def test_when_a_rate_changes_those_who_wait_get_turns_by_the_new_one():
-    """B4."""
     turns, pace = spread_turns(Rate(1, SECOND, 2), 4, NOW)
 
     assert [at - NOW for at in turns] == [0, 0, SECOND, 2 * SECOND]
@@ -121,7 +113,7 @@ GAPS = st.lists(
 def test_no_while_holds_more_than_the_rate_and_its_burst(
     rate: Rate, gaps: list[tuple[int, int, bool]]
 ):
-    """B4: also when those that come back are late, together; nobody goes before its turn.
+    """Also when those that come back are late, together; nobody goes before its turn.
 
     Everybody who does not begin is told a later instant.
     """
@@ -150,7 +142,7 @@ def test_no_while_holds_more_than_the_rate_and_its_burst(
 def test_without_anybody_who_comes_late_a_rate_is_kept_to_the_last(
     rate: Rate, gaps: list[tuple[int, int, bool]]
 ):
-    """B4: turns that are given out lie no closer than they may."""
+    """Turns that are given out lie no closer than they may."""
     now, pace, turns = NOW, RateState(), []
     for gap, count, _ in gaps:
         now += gap
@@ -166,7 +158,7 @@ def test_without_anybody_who_comes_late_a_rate_is_kept_to_the_last(
 
 @given(rate=RATES, late=st.integers(1, 40))
 def test_all_that_came_late_get_through_in_the_end(rate: Rate, late: int):
-    """B4: nobody starves, and each waits for an instant that comes."""
+    """Nobody starves, and each waits for an instant that comes."""
     turns, pace = come(rate, RateState(), NOW, late + rate.burst)
     now = max(turns) + 3600 * SECOND
     waiting = [at for at in turns if at > NOW]

@@ -138,7 +138,7 @@ def expansion(expression: str, dtstart: datetime, n: int) -> list[datetime] | No
 @example("FREQ=SECONDLY;INTERVAL=90;BYHOUR=3", datetime(1999, 12, 31, 12))
 @unless_given_up
 def test_the_first_occurrences_are_those_of_dateutil(expression, dtstart):
-    """T4: and so are the steps back through them, and their number."""
+    """And so are the steps back through them, and their number."""
     assume(reads_alike(expression, dtstart))
     timetable = rrule(expression, dtstart=dtstart)
     start = dtstart.replace(tzinfo=UTC)
@@ -158,7 +158,6 @@ def test_the_first_occurrences_are_those_of_dateutil(expression, dtstart):
 @settings(max_examples=100)
 @unless_given_up
 def test_a_count_ends_where_dateutil_ends(expression, dtstart, count):
-    """T4."""
     assume(reads_alike(expression, dtstart))
     timetable = rrule(f"{expression};COUNT={count}", dtstart=dtstart)
     start = dtstart.replace(tzinfo=UTC)
@@ -191,7 +190,7 @@ ends = st.sampled_from(
 @settings(max_examples=150)
 @unless_given_up
 def test_the_next_is_later_and_previous_leads_back(expression, end, dtstart, where, instant):
-    """T7, T2: in any zone, under any policies, however the rule ends."""
+    """In any zone, under any policies, however the rule ends."""
     timetable = in_a_zone(expression + end, dtstart, where)
     found = timetable.next(instant)
     if found is None:
@@ -210,7 +209,6 @@ def test_the_next_is_later_and_previous_leads_back(expression, end, dtstart, whe
 @settings(max_examples=80)
 @unless_given_up
 def test_counting_agrees_with_walking(expression, end, dtstart, where):
-    """T4, T2."""
     timetable = in_a_zone(expression + end, dtstart, where)
     walked = timetable.upcoming(dtstart.replace(tzinfo=UTC) - timedelta(days=3), 12)
     assume(walked)
@@ -222,7 +220,7 @@ def test_counting_agrees_with_walking(expression, end, dtstart, where):
 @given(rules(FREQUENCIES[:4]), starts, places, st.integers(1, 12))
 @settings(max_examples=100)
 def test_a_count_cuts_the_endless_rule_off(expression, dtstart, where, count):
-    """T2: COUNT counts the instants that the policies leave or make."""
+    """COUNT counts the instants that the policies leave or make."""
     endless = in_a_zone(expression, dtstart, where)
     limited = in_a_zone(f"{expression};COUNT={count}", dtstart, where)
     before = dtstart.replace(tzinfo=UTC) - timedelta(days=3)
@@ -236,7 +234,7 @@ def test_a_count_cuts_the_endless_rule_off(expression, dtstart, where, count):
 @example(52, -1, 2019)
 @example(53, 1, 2020)
 def test_weeks_are_those_of_the_iso_calendar(number, sign, year):
-    """T4: the plain calendar as oracle, also where dateutil is mistaken."""
+    """The plain calendar as oracle, also where dateutil is mistaken."""
     timetable = rrule(f"FREQ=DAILY;BYWEEKNO={sign * number}", dtstart=date(year, 1, 1))
     expected = []
     for day in range(366):
@@ -256,7 +254,6 @@ def test_weeks_are_those_of_the_iso_calendar(number, sign, year):
 @settings(max_examples=100)
 @unless_given_up
 def test_every_rule_has_words(expression, end, dtstart):
-    """T6."""
     words = rrule(expression + end, dtstart=dtstart).describe()
 
     assert words.startswith("every ")
@@ -267,7 +264,7 @@ def test_every_rule_has_words(expression, end, dtstart):
 
 @given(st.integers(0, 30), st.integers(0, 99), st.integers(-99, 99), st.integers(1, 30))
 def test_the_sum_of_floors_is_what_adding_them_gives(size, factor, summand, divisor):
-    """T7: counting by arithmetic."""
+    """Counting by arithmetic."""
     expected = sum((factor * i + summand) // divisor for i in range(size))
 
     assert expected == floor_sum(size, factor, summand, divisor)

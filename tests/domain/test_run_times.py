@@ -1,4 +1,4 @@
-"""How much of the time between two occurrences runs take, and when somebody is told (O2)."""
+"""How much of the time between two occurrences runs take, and when somebody is told."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def spans(*seconds: float) -> list[RunSpan]:
 
 
 def test_nine_of_ten_runs_decide_and_not_the_slowest_nor_the_mean():
-    """O2."""
     found = run_times(every("1m"), spans(*[10] * 17, 20, 300, 300), NOW, NOW_US)
 
     assert (timedelta(seconds=20), 20) == (found.usual, found.count)
@@ -35,7 +34,7 @@ def test_nine_of_ten_runs_decide_and_not_the_slowest_nor_the_mean():
 
 
 def test_the_shortest_way_between_two_occurrences_counts():
-    """O2: the night between two working days helps no run of nine o'clock."""
+    """The night between two working days helps no run of nine o'clock."""
     found = run_times(cron("0,5 9 * * *", tz="UTC"), spans(270), NOW, NOW_US)
 
     assert timedelta(minutes=5) == found.interval
@@ -56,14 +55,13 @@ def test_the_shortest_way_between_two_occurrences_counts():
     ],
 )
 def test_somebody_is_told_while_there_is_still_room(seconds: float, says: str | None):
-    """O2: before overlap starts."""
+    """Before overlap starts."""
     warning = run_times(every("1m"), spans(seconds), NOW, NOW_US).warning
 
     assert (warning is None) if says is None else (says in (warning or ""))
 
 
 def test_a_run_that_does_not_end_is_told_of_although_earlier_ones_were_quick():
-    """O2."""
     quick = spans(1, 1, 1)
     hanging = RunSpan(NOW_US - 55 * SECOND, None)
     fresh = RunSpan(NOW_US - 5 * SECOND, None)
@@ -78,7 +76,6 @@ def test_a_run_that_does_not_end_is_told_of_although_earlier_ones_were_quick():
 
 
 def test_without_a_next_one_or_a_last_one_nothing_is_said():
-    """O2."""
     once = run_times(at("2026-04-03T00:00Z"), spans(100_000), NOW, NOW_US)
     new = run_times(every("1m"), [], NOW, NOW_US)
 
@@ -90,7 +87,6 @@ def test_without_a_next_one_or_a_last_one_nothing_is_said():
 
 
 def test_times_below_a_second_are_told_as_they_are():
-    """O2."""
     found = RunTimes(
         interval=timedelta(seconds=1),
         usual=timedelta(milliseconds=850, microseconds=7),

@@ -1,4 +1,4 @@
-"""Seals: whatever does not agree is named (A2)."""
+"""Seals: whatever does not agree is named."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def traces(trail, *seals):
 
 
 def test_what_nobody_touched_agrees():
-    """A2: a number that was given up is no reason for doubt."""
+    """A number that was given up is no reason for doubt."""
     assert [] == traces(TRAIL)
 
 
@@ -73,21 +73,20 @@ def test_what_nobody_touched_agrees():
     ],
 )
 def test_whatever_is_changed_of_an_entry_shows(parts):
-    """A2."""
     changed = [TRAIL[0], replace(TRAIL[1], **parts), *TRAIL[2:]]
 
     assert [("changed", 2)] == traces(changed)
 
 
 def test_what_is_removed_or_inserted_is_named():
-    """A2: also in a place that was left free."""
+    """Also in a place that was left free."""
     assert [("removed", 1)] == traces(TRAIL[1:])
     assert [("removed", 5)] == traces(TRAIL[:-1])
     assert [("inserted", 3)] == traces([*TRAIL, entry(3)])
 
 
 def test_the_order_of_keys_says_nothing():
-    """A2: the same facts, however they are stored."""
+    """The same facts, however they are stored."""
     before = {"owner": "Zoë", "status": "active"}
 
     assert [] == traces([replace(TRAIL[0], before=before), *TRAIL[1:]])
@@ -109,12 +108,11 @@ def test_the_order_of_keys_says_nothing():
     ],
 )
 def test_a_chain_that_was_tampered_with_shows(seals, expected):
-    """A2: also to whoever changes the seal with the entry."""
+    """Also to whoever changes the seal with the entry."""
     assert expected == traces(TRAIL, *seals)
 
 
 def test_who_seals_a_changed_entry_anew_contradicts_what_follows():
-    """A2."""
     forged = replace(TRAIL[1], subject="hourly")
     anew = make_seal(None, [TRAIL[0], forged], now=7, by=3)
 
@@ -139,7 +137,7 @@ def seal_as_before(previous: Seal | None, trail) -> Seal:
 
 
 def test_the_way_it_is_hashed_stays():
-    """A2: chains of earlier releases are verified by later ones."""
+    """Chains of earlier releases are verified by later ones."""
     first = seal_as_before(None, TRAIL[:2])
     second = seal_as_before(first, TRAIL[2:])
 
@@ -149,7 +147,7 @@ def test_the_way_it_is_hashed_stays():
 
 
 def test_programs_of_both_formats_may_seal_one_after_the_other():
-    """A2, D5: while a fleet is brought to a newer release, an older member may hold the lease."""
+    """While a fleet is brought to a newer release, an older member may hold the lease."""
     known = replace(TRAIL[2], actor=Actor("ada", "api", "why", "192.0.2.1", "token:1"))
     trail = [*TRAIL[:2], known, TRAIL[3]]
     second = seal_as_before(FIRST, trail[2:])
@@ -159,7 +157,7 @@ def test_programs_of_both_formats_may_seal_one_after_the_other():
 
 
 def test_what_a_seal_leaves_out_is_known():
-    """A2: nobody takes an address for protected that was sealed by a program without it."""
+    """Nobody takes an address for protected that was sealed by a program without it."""
     known = entry(4, actor=Actor("ada", "api", "why", "192.0.2.1"))
 
     assert is_covered(entry_facts(TRAIL[0]), 1)

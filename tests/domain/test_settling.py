@@ -74,7 +74,7 @@ def drained(
 
 @given(templates(), slots, elapsed, st.integers(1, 80))
 def test_settling_covers_a_span_exactly_once(one, number, after, runs_max):
-    """M1, INV-9: runs, skips and what stays owed have no holes and no overlap."""
+    """INV-9: runs, skips and what stays owed have no holes and no overlap."""
     first, last = span_of(one, number)
     now = last + one.offset_us + after
 
@@ -86,7 +86,7 @@ def test_settling_covers_a_span_exactly_once(one, number, after, runs_max):
 
 @given(templates(), slots, elapsed)
 def test_owing_covers_a_span_exactly_once(one, number, after):
-    """M1, F8: what the bounds exclude is skipped, the rest is one range."""
+    """What the bounds exclude is skipped, the rest is one range."""
     first, last = span_of(one, number)
 
     settled = owe(one, first, last, last + one.offset_us + after)
@@ -97,7 +97,7 @@ def test_owing_covers_a_span_exactly_once(one, number, after):
 
 @given(templates(), slots, elapsed)
 def test_nothing_is_settled_as_a_run_before_it_is_due(one, number, after):
-    """F1, INV-1."""
+    """INV-1."""
     first, last = span_of(one, number)
     now = last + one.offset_us + after
 
@@ -109,7 +109,7 @@ def test_nothing_is_settled_as_a_run_before_it_is_due(one, number, after):
 
 @given(templates(), slots, elapsed)
 def test_runs_are_settled_oldest_first_under_the_id_of_their_occurrence(one, number, after):
-    """F8, INV-3."""
+    """INV-3."""
     first, last = span_of(one, number)
 
     runs = settle(one, first, last, last + one.offset_us + after).runs
@@ -122,7 +122,7 @@ def test_runs_are_settled_oldest_first_under_the_id_of_their_occurrence(one, num
 
 @given(templates(), slots, elapsed, st.integers(1, 7))
 def test_a_span_that_is_due_is_settled_whole_in_the_end(one, number, after, runs_max):
-    """F8, INV-9: step by step, whatever the rate; nothing stays owed that is due."""
+    """INV-9: step by step, whatever the rate; nothing stays owed that is due."""
     first, last = span_of(one, number)
     now = last + one.offset_us + abs(after)
 
@@ -134,7 +134,7 @@ def test_a_span_that_is_due_is_settled_whole_in_the_end(one, number, after, runs
 
 @given(templates(), slots, elapsed)
 def test_what_is_settled_says_whether_it_was_missed(one, number, after):
-    """A3, F8: an occurrence within its grace is live, a later one is catch-up."""
+    """An occurrence within its grace is live, a later one is catch-up."""
     first, last = span_of(one, number)
     now = last + one.offset_us + after
 
@@ -147,7 +147,7 @@ def test_what_is_settled_says_whether_it_was_missed(one, number, after):
 
 @given(templates(), slots, st.integers(1, 2 * DAY))
 def test_a_late_plan_covers_all_up_to_its_next_instant(one, number, after):
-    """M1, F8, INV-9: what is settled and what is pending meet without hole or overlap."""
+    """INV-9: what is settled and what is pending meet without hole or overlap."""
     first, last = span_of(one, number)
     now = last + one.offset_us + one.definition.misfire.grace_us + after
 
@@ -162,7 +162,7 @@ def test_a_late_plan_covers_all_up_to_its_next_instant(one, number, after):
 
 @given(templates(), slots, st.integers(1, 2 * DAY))
 def test_a_late_plan_jumps_past_what_is_missed(one, number, after):
-    """F8: what falls due from now on is on time, however long the outage was."""
+    """What falls due from now on is on time, however long the outage was."""
     first, last = span_of(one, number)
     grace_us = one.definition.misfire.grace_us
     now = last + one.offset_us + grace_us + after
@@ -176,7 +176,7 @@ def test_a_late_plan_jumps_past_what_is_missed(one, number, after):
 
 @given(templates(), slots)
 def test_a_plan_on_time_is_one_run_and_the_next_instant(one, number):
-    """D2, F2: and it can be made ahead of time, because it does not ask what time it is."""
+    """And it can be made ahead of time, because it does not ask what time it is."""
     _, last = span_of(one, number)
     pending = one.pending(last)
 
@@ -228,7 +228,7 @@ def expected_places(one: ScheduleVersion, instants: list[int], now: int) -> list
 
 @given(edges())
 def test_each_occurrence_is_settled_as_the_policy_says(edge):
-    """M1, INV-9: exactly at its due, at the end of its grace, and at its greatest age."""
+    """INV-9: exactly at its due, at the end of its grace, and at its greatest age."""
     one, first, last, now = edge
     instants = occurrences(one.definition.timetable, first, last)
 
@@ -240,7 +240,7 @@ def test_each_occurrence_is_settled_as_the_policy_says(edge):
 
 @given(edges())
 def test_a_late_plan_begins_again_with_what_is_on_time(edge):
-    """F8, INV-9: exactly at the end of the grace."""
+    """INV-9: exactly at the end of the grace."""
     one, first, _, now = edge
     grace_us = one.definition.misfire.grace_us
     assume(now - one.pending(first).due_at > grace_us)
@@ -308,7 +308,7 @@ def test_all_runs_each_of_an_outage(number):
 
 @each_row("number", OUTAGES)
 def test_at_most_keeps_the_newest(number):
-    """M1, INV-9."""
+    """INV-9."""
     plan, _, _ = outage("all", number, at_most=100)
 
     owed = plan.settlement.owed
@@ -321,7 +321,7 @@ def test_at_most_keeps_the_newest(number):
 
 @pytest.mark.parametrize("policy", ["skip", "latest", "all"])
 def test_an_occurrence_at_the_end_of_its_grace_is_on_time(policy):
-    """M1, INV-9: lateness equal to the grace is not late, a microsecond more is."""
+    """INV-9: lateness equal to the grace is not late, a microsecond more is."""
     one = template(misfire=Misfire(policy, grace="60s"), jitter_us=10 * MINUTE)
     due = one.pending(START).due_at
 
@@ -338,7 +338,7 @@ def test_an_occurrence_at_the_end_of_its_grace_is_on_time(policy):
 
 @pytest.mark.parametrize("policy", ["latest", "all"])
 def test_an_occurrence_as_old_as_allowed_is_run(policy):
-    """M1, INV-9: one microsecond older is too old."""
+    """INV-9: one microsecond older is too old."""
     one = template(misfire=Misfire(policy, not_older="3h"), jitter_us=10 * MINUTE)
     due = one.pending(START).due_at
 
@@ -350,7 +350,7 @@ def test_an_occurrence_as_old_as_allowed_is_run(policy):
 
 
 def test_within_its_grace_nothing_is_too_old():
-    """M1: the grace says what is on time, whatever the other bound says."""
+    """The grace says what is on time, whatever the other bound says."""
     one = template(misfire=Misfire("all", grace="2h", not_older="1s"))
 
     settled = settle(one, START, START + HOUR, START + 2 * HOUR)
@@ -359,7 +359,7 @@ def test_within_its_grace_nothing_is_too_old():
 
 
 def test_of_what_is_owed_the_too_old_is_told_from_the_too_many():
-    """M1: first by age, then by number."""
+    """First by age, then by number."""
     misfire = Misfire("all", at_most=3, not_older="4h", grace="0s")
     one = template(misfire=misfire)
     now = START + 9 * HOUR + 30 * MINUTE
@@ -371,7 +371,7 @@ def test_of_what_is_owed_the_too_old_is_told_from_the_too_many():
 
 
 def test_what_is_owed_is_judged_again_when_it_is_drained():
-    """F8, M1: it may have become too old meanwhile."""
+    """It may have become too old meanwhile."""
     one = template(misfire=Misfire("all", not_older="4h"))
     now = START + 6 * HOUR
 
@@ -382,7 +382,7 @@ def test_what_is_owed_is_judged_again_when_it_is_drained():
 
 
 def test_what_is_not_due_yet_stays_owed():
-    """F1: between its nominal time and its jittered due."""
+    """Between its nominal time and its jittered due."""
     one = template(misfire=Misfire("all"), jitter_us=30 * MINUTE)
     due = one.pending(START + HOUR).due_at
 
@@ -402,7 +402,6 @@ def test_a_timer_within_its_grace_is_no_misfire():
 
 
 def test_a_schedule_without_a_further_occurrence_ends_with_the_reason():
-    """S5, T7."""
     one = template(timetable=at(from_microseconds(START)))
 
     on_time = plan_on_time(one, one.pending(START))
@@ -430,7 +429,7 @@ class Stuck(Counted):
 
 @pytest.mark.parametrize("policy", ["skip", "latest", "all"])
 def test_a_rule_that_cannot_look_back_goes_on_one_by_one(policy):
-    """T7, INV-2: nothing is lost, only slower."""
+    """INV-2: nothing is lost, only slower."""
     one = template(timetable=Blind(every("1h"), []), misfire=Misfire(policy))
 
     plan = plan_late(one, one.pending(START), START + 5 * HOUR)
@@ -440,7 +439,7 @@ def test_a_rule_that_cannot_look_back_goes_on_one_by_one(policy):
 
 
 def test_a_rule_that_cannot_be_computed_ends_with_the_reason():
-    """T7: it never spins, and what was due is run."""
+    """It never spins, and what was due is run."""
     one = template(timetable=Stuck(every("1h"), []))
 
     plan = plan_late(one, one.pending(START), START + 5 * HOUR)
@@ -452,7 +451,7 @@ def test_a_rule_that_cannot_be_computed_ends_with_the_reason():
 
 @pytest.mark.parametrize("policy", ["skip", "latest", "all"])
 def test_the_price_of_a_plan_does_not_grow_with_the_outage(policy):
-    """F3, F8: a month of minutes costs what a day of them does."""
+    """A month of minutes costs what a day of them does."""
     asked = []
     for days in (1, 30, 3000):
         questions: list[int] = []
@@ -466,7 +465,7 @@ def test_the_price_of_a_plan_does_not_grow_with_the_outage(policy):
 
 
 def test_a_step_of_draining_costs_what_it_makes():
-    """F3: not what is owed."""
+    """Not what is owed."""
     questions: list[int] = []
     misfire = Misfire("all", not_older=None)
     one = template(timetable=Counted(every("1m"), questions), misfire=misfire)
@@ -479,7 +478,6 @@ def test_a_step_of_draining_costs_what_it_makes():
 
 @given(templates(), slots)
 def test_counting_tells_how_many_or_that_they_are_too_many(one, number):
-    """M1."""
     first, last = span_of(one, number)
 
     assert len(occurrences(one.definition.timetable, first, last)) == count_between(
@@ -490,7 +488,6 @@ def test_counting_tells_how_many_or_that_they_are_too_many(one, number):
 
 @pytest.mark.parametrize(("number", "counted"), [(COUNT_MAX, COUNT_MAX), (COUNT_MAX + 1, None)])
 def test_a_span_is_counted_as_far_as_can_be_walked(number, counted):
-    """M1, T7."""
     one = template(timetable=every("1m"))
 
     assert counted == count_between(one, START, START + (number - 1) * MINUTE)
@@ -498,7 +495,7 @@ def test_a_span_is_counted_as_far_as_can_be_walked(number, counted):
 
 @given(templates(), slots, st.integers(-HOUR, DAY))
 def test_skipping_a_span_covers_it(one, number, after):
-    """M1: up to an instant that need not be an occurrence."""
+    """Up to an instant that need not be an occurrence."""
     first, last = span_of(one, number)
     until = last + after
 

@@ -63,7 +63,6 @@ def test_a_ring_begins_where_it_is_told(begin, expected):
     ],
 )
 def test_shares_are_even_and_no_slot_stays_empty(counts, most, expected):
-    """R8."""
     waiting = [one for tenant, count in counts.items() for one in line(tenant, count)]
 
     taken = share_out(waiting, Sharing(most=most))
@@ -73,7 +72,7 @@ def test_shares_are_even_and_no_slot_stays_empty(counts, most, expected):
 
 @given(waiting=lines, sharing=sharings)
 def test_as_many_are_taken_as_fit(waiting, sharing):
-    """R8: whoever else waits, and whatever is passed over."""
+    """Whoever else waits, and whatever is passed over."""
     first = min((one.priority for one in waiting), default=0)
     if sharing.first is not None:
         ring_of = ring(sorted({one.priority for one in waiting}), sharing.first)
@@ -92,7 +91,7 @@ def test_as_many_are_taken_as_fit(waiting, sharing):
 
 @given(waiting=lines, sharing=sharings)
 def test_within_a_priority_nobody_gets_two_more_than_one_who_wanted_more(waiting, sharing):
-    """R8, INV-22: but for what others have left of their shares."""
+    """INV-22: but for what others have left of their shares."""
     taken = share_out(waiting, sharing)
     for priority in {one.priority for one in waiting}:
         there = Counter(
@@ -109,7 +108,7 @@ def test_within_a_priority_nobody_gets_two_more_than_one_who_wanted_more(waiting
 
 @given(counts=st.lists(st.integers(20, 40), min_size=1, max_size=6), most=st.integers(1, 7))
 def test_whoever_waits_is_served_within_a_round(counts, most):
-    """R8, INV-22: tenants that do not fit into one claim have the next."""
+    """INV-22: tenants that do not fit into one claim have the next."""
     waiting = [one for number, count in enumerate(counts) for one in line(f"t{number}", count)]
     begin, met = "", Counter[str]()
     for _ in range(-(-len(counts) // most)):

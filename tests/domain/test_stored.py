@@ -1,4 +1,4 @@
-"""The stored form: what was said is read back for ever (T1)."""
+"""The stored form: what was said is read back for ever."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_timetable_comes_back_from_json_text_as_it_was(timetable):
 
 
 def test_the_stored_form_is_the_persons_own_words():
-    """T1: intent as it was said; no instant in it."""
+    """Intent as it was said; no instant in it."""
     stored = cron("30 2 * * *", tz="Europe/Paris").to_json()
 
     assert stored == {
@@ -119,7 +119,7 @@ def test_policies_may_be_left_out_and_mean_the_defaults():
     ],
 )
 def test_what_is_not_a_stored_timetable_is_refused_by_name(stored, field):
-    """L6: one error that names the field."""
+    """One error that names the field."""
     with pytest.raises(UsageError) as refused:
         timetable_from_json(stored)
 

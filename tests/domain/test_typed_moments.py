@@ -1,4 +1,4 @@
-"""Moments as people type them: what lies ahead or ago is said with one sign (T5, L6)."""
+"""Moments as people type them: what lies ahead or ago is said with one sign."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ NOON = moment("2026-04-02T12:00Z")
     [("+2d", "2026-04-04T12:00Z"), ("+ 2d", "2026-04-04T12:00Z"), (" -90m ", "2026-04-02T10:30Z")],
 )
 def test_a_sign_says_ahead_or_ago(said, expected):
-    """T5, U4."""
     assert moment(expected) == moment_from(said, "UTC", NOON, "at")
 
 
 @each_row("said", ["++2d", "+-2d", "-+2d", "--2d", "+ -2d", " ++ 2d"])
 def test_two_signs_are_refused_with_what_was_typed(said):
-    """L6: nobody knows which of them was meant."""
+    """Nobody knows which of them was meant."""
     with pytest.raises(UsageError, match="has two signs") as refused:
         moment_from(said, "UTC", NOON, "at")
 

@@ -1,4 +1,4 @@
-"""What the newest runs tell: lateness, what was useful, how it went wrong, and the rhythm (V1)."""
+"""What the newest runs tell: lateness, what was useful, how it went wrong, and the rhythm."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def us(text: str) -> int:
 
 @given(st.lists(st.integers(-10, 10_000), min_size=1))
 def test_so_many_of_a_hundred_are_no_later(lates):
-    """V1: each percentile is a lateness that occurred; nobody is early."""
+    """Each percentile is a lateness that occurred; nobody is early."""
     found = lateness(lates)
 
     assert len(lates) == found.runs
@@ -75,7 +75,7 @@ def test_so_many_of_a_hundred_are_no_later(lates):
 
 
 def test_a_completion_is_useful_when_its_check_says_so_if_it_has_one():
-    """V1, E6: and when it says so itself, if not."""
+    """And when it says so itself, if not."""
     verified = RUN._replace(finding=Finding.PRESENT, found_at=150)
     refuted = RUN._replace(finding=Finding.PARTIAL, found_at=150)
     failed = verified._replace(state=RunState.FAILED)
@@ -86,7 +86,7 @@ def test_a_completion_is_useful_when_its_check_says_so_if_it_has_one():
 
 
 def test_a_window_tells_starts_apart_from_fires_and_useful_ends():
-    """V1, R2: what waits counts with how late it is by now; a check's own run is no work."""
+    """What waits counts with how late it is by now; a check's own run is no work."""
     waiting = RUN._replace(
         state=RunState.QUEUED, begun_at=None, started_at=None, finished_at=None, attempt=0
     )
@@ -105,7 +105,7 @@ def test_a_window_tells_starts_apart_from_fires_and_useful_ends():
 
 
 def test_lates_are_counted_by_how_late_they_are():
-    """V1: each once, what is beyond all bounds at the end; nobody is earlier than the first."""
+    """Each once, what is beyond all bounds at the end; nobody is earlier than the first."""
     found = count_lates([0, 1_000_000, 1_000_001, 59_000_000, 10**12])
 
     assert (2, 1, 0, 1, 0, 0, 0, 0, 1) == found
@@ -113,7 +113,7 @@ def test_lates_are_counted_by_how_late_they_are():
 
 
 def test_ways_to_go_wrong_are_counted_and_bounded():
-    """V1: the most frequent first; what is beyond the list is counted."""
+    """The most frequent first; what is beyond the list is counted."""
     faults = [
         RUN._replace(fault=Fault("failed", "error", f"Error{number % 12}: {number}", 1))
         for number in range(30)
@@ -127,7 +127,7 @@ def test_ways_to_go_wrong_are_counted_and_bounded():
 
 
 def test_the_class_of_an_error_is_how_its_last_line_begins():
-    """V1: whatever the text holds."""
+    """Whatever the text holds."""
     assert "ValueError" == error_class("Traceback …\n  File\nValueError: no such ledger\n")
     assert "app.errors.Gone" == error_class("app.errors.Gone")
     assert "…" == error_class(" … ")
@@ -136,7 +136,7 @@ def test_the_class_of_an_error_is_how_its_last_line_begins():
 
 
 def test_the_cadence_is_the_longer_of_the_last_two_intervals():
-    """V1: a night or a weekend is not held against the first run after it."""
+    """A night or a weekend is not held against the first run after it."""
     by_day = cadence_of(WORKDAY, us("2026-04-07T10:07Z"))
     first_of_the_day = cadence_of(WORKDAY, us("2026-04-07T07:05Z"))
     second_of_the_day = cadence_of(WORKDAY, us("2026-04-07T07:20Z"))
@@ -147,7 +147,7 @@ def test_the_cadence_is_the_longer_of_the_last_two_intervals():
 
 
 def test_without_a_rhythm_there_is_no_cadence():
-    """V1: once is once."""
+    """Once is once."""
     once = at("2026-04-03T02:00", tz="UTC")
 
     assert cadence_of(once, us("2026-04-03T01:00Z")) is None
@@ -155,7 +155,7 @@ def test_without_a_rhythm_there_is_no_cadence():
 
 
 def test_occurrences_behind_are_counted_up_to_a_bound():
-    """V1, T7: a rule that fires each second for a year costs no more than its bound."""
+    """A rule that fires each second for a year costs no more than its bound."""
     begin = us("2026-04-03T02:00Z")
 
     assert 4 == count_behind(every("15m"), begin, begin + 60 * MINUTE_US)

@@ -1,4 +1,4 @@
-"""What moves when governments change the clocks: two releases, side by side (SPEC T1, T3).
+"""What moves when governments change the clocks: two releases, side by side.
 
 Each case is a real decision at short notice, as the release before it and the one after it saw it.
 """
@@ -94,7 +94,7 @@ def changes(start: datetime, end: datetime) -> dict[str, ZoneChange]:
 
 
 def test_each_zone_that_differs_is_named_with_the_first_instant_and_both_offsets():
-    """T3: added, removed and changed zones, by name; what is the same in other words is not named."""
+    """Added, removed and changed zones, by name; what is the same in other words is not named."""
     found = zone_changes(OLD, NEW, utc(2020, 1, 1), utc(2024, 1, 1))
 
     assert list(CHANGES.values()) == found
@@ -120,7 +120,7 @@ def test_a_window_that_starts_amid_a_difference_starts_with_it():
 
 @pytest.mark.parametrize("seconds_more", [0, 1])
 def test_a_window_ends_before_its_end(seconds_more):
-    """T3: [start, end): the instant of the first difference is outside, and a second more inside."""
+    """[start, end): the instant of the first difference is outside, and a second more inside."""
     end = utc(2023, 4, 27, 22) + timedelta(seconds=seconds_more)
     found = changes(utc(2023, 4, 1), end)
 
@@ -144,7 +144,7 @@ def test_a_release_differs_from_itself_in_nothing():
     ],
 )
 def test_a_bad_window_is_refused(start, end, message):
-    """L6: field, value and remedy."""
+    """Field, value and remedy."""
     with pytest.raises(UsageError, match=f"^{message}"):
         zone_changes(OLD, NEW, start, end)
 
@@ -160,7 +160,7 @@ MOVES = [
 
 @pytest.mark.parametrize(("key", "after", "old_at", "new_at"), MOVES)
 def test_a_promise_at_nine_stays_at_nine_on_the_new_clock(key, after, old_at, new_at):
-    """T1, T3: the local time is what was promised; the instant is derived, and moves."""
+    """The local time is what was promised; the instant is derived, and moves."""
     nine = cron("0 9 * * *", tz=key, gap="next")
 
     assert [Move("report", old_at, new_at)] == moved({"report": nine.under(OLD)}, OLD, NEW, after)
@@ -179,7 +179,7 @@ def test_a_promise_before_the_clocks_part_does_not_move():
 
 
 def test_a_time_that_exists_under_one_release_alone_moves_to_the_end_of_the_gap():
-    """T2, T3: Beirut's clocks were to jump at midnight; under the new release they did not."""
+    """Beirut's clocks were to jump at midnight; under the new release they did not."""
     midnight = cron("30 0 26 3 *", tz="Asia/Beirut")
     (move,) = moved({"backup": midnight}, OLD, NEW, utc(2023, 3, 25, 12))
 
@@ -193,7 +193,7 @@ def test_moves_are_reported_in_the_order_given():
 
 
 def test_a_zone_that_a_release_lacks_is_reported_and_stops_nobody():
-    """T7: what can't be computed says why."""
+    """What can't be computed says why."""
     timetables = {
         "gone": Cron(expression="0 9 * * *", tz="US/Pacific_New", zones=OLD),
         "juba": cron("0 9 * * *", tz="Africa/Juba"),
@@ -207,14 +207,14 @@ def test_a_zone_that_a_release_lacks_is_reported_and_stops_nobody():
 
 
 def test_after_must_be_an_instant():
-    """L6: also where there is nothing to compute."""
+    """Also where there is nothing to compute."""
     with pytest.raises(UsageError, match=r"^after: .* has no time zone"):
         moved({}, OLD, NEW, datetime(2022, 1, 1))
 
 
 @pytest.mark.skipif(not OPERATING_SYSTEM.is_dir(), reason="this machine has no zones of its own")
 def test_the_operating_systems_copy_differs_only_where_the_standard_library_says_so():
-    """T3: whichever releases the two are, each reported difference is real, and its first second too."""
+    """Whichever releases the two are, each reported difference is real, and its first second too."""
     wheel = default_zones()
     system = ZoneDatabase(ZoneFolder(OPERATING_SYSTEM))
     start, end = utc(2020, 1, 1), utc(2040, 1, 1)

@@ -1,4 +1,4 @@
-"""A person finds a zone by whatever name they know it by (SPEC U2, T3)."""
+"""A person finds a zone by whatever name they know it by."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def found(query: str, at: datetime = JULY, limit: int = 20) -> list[str]:
     ],
 )
 def test_the_likeliest_zone_comes_first_and_says_why(query, expected, why):
-    """U2: city, country, IANA id, alias, abbreviation, offset."""
+    """City, country, IANA id, alias, abbreviation, offset."""
     first = search_zones(query, at=JULY)[0]
 
     assert (expected, why) == (first.key, first.why)
@@ -111,7 +111,7 @@ def test_the_beginning_of_a_word_comes_before_the_inside_of_one():
 
 
 def test_a_zone_comes_before_those_it_is_an_alias_of():
-    """U2: CET names Berlin's and Paris' time first, then the old id, which is linked to Brussels."""
+    """CET names Berlin's and Paris' time first, then the old id, which is linked to Brussels."""
     keys = found("CET", JANUARY)
 
     assert keys[:3] == ["Europe/Berlin", "Europe/Paris", "Europe/Brussels"]
@@ -124,14 +124,14 @@ def test_an_alias_is_offered_as_its_canonical_zone_with_the_alias_named():
 
 
 def test_a_country_keeps_its_own_zone_even_where_the_database_links_it_abroad():
-    """T1: clocks in the Netherlands and Belgium agree today; the person said Amsterdam."""
+    """Clocks in the Netherlands and Belgium agree today; the person said Amsterdam."""
     assert found("Amsterdam") == ["Europe/Amsterdam"]
     assert found("Netherlands")[0] == "Europe/Amsterdam"
     assert found("Iceland") == ["Atlantic/Reykjavik"]
 
 
 def test_a_match_shows_the_zone_and_its_clock():
-    """U2: city, country, group, offset now, abbreviation, local time."""
+    """City, country, group, offset now, abbreviation, local time."""
     (match,) = search_zones("Europe/Lisbon", at=JULY)
 
     assert (match.city, match.countries, match.group) == ("Lisbon", ("Portugal",), "Europe")
@@ -147,7 +147,7 @@ def test_the_clock_is_that_of_the_instant_asked_about():
 
 
 def test_an_abbreviation_of_the_other_half_of_the_year_is_understood():
-    """U2: people say EST in July."""
+    """People say EST in July."""
     assert found("EST", JULY)[0] == "America/New_York"
     assert found("EDT", JANUARY)[0] == "America/New_York"
 
@@ -191,7 +191,7 @@ def test_an_id_given_in_full_is_the_first_answer_whatever_its_sign(key):
 
 
 def test_every_name_of_the_database_is_found_by_itself():
-    """U2: ids and aliases; an alias leads to a zone whose clock shows the same."""
+    """Ids and aliases; an alias leads to a zone whose clock shows the same."""
     zones, second, wrong = default_zones(), int(JULY.timestamp()), []
     for key in sorted(key for key in zones.keys if "/" in key):
         first = search_zones(key, at=JULY, limit=1)[0]
@@ -237,7 +237,7 @@ def test_what_fits_nothing_finds_nothing(query):
     ],
 )  # fmt: skip
 def test_a_bad_question_is_refused_with_field_value_and_remedy(arguments, message):
-    """L6: one clear error."""
+    """One clear error."""
     with pytest.raises(UsageError, match=f"^{message.replace('+', '[+]')}"):
         search_zones(**{"query": "paris", "at": JULY, **arguments})
 
@@ -250,14 +250,14 @@ def test_a_bad_question_is_refused_with_field_value_and_remedy(arguments, messag
     ).filter(str.strip)
 )
 def test_whatever_is_typed_is_answered(query):
-    """L6: nothing but an answer, of zones that exist."""
+    """Nothing but an answer, of zones that exist."""
     keys = found(query, limit=5)
 
     assert set(keys) <= default_zones().keys
 
 
 def test_a_release_without_tables_is_searched_by_id():
-    """T3: the source is replaceable, and may bring nothing but zones."""
+    """The source is replaceable, and may bring nothing but zones."""
     zones = release(Mars__Olympus_Mons=tzif((88_00, False, "OMT"), footer=""))
     (match,) = search_zones("olympus", at=JULY, zones=zones)
 

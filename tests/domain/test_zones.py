@@ -1,4 +1,4 @@
-"""A zone is what the standard library says it is, at every instant (SPEC T2, T3)."""
+"""A zone is what the standard library says it is, at every instant."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def says_the_same(zone: Zone, oracle: Oracle, instant: int) -> bool:
 
 
 def test_every_zone_agrees_with_the_standard_library_at_every_change():
-    """T3: each change, a second around it, and the middle between two, as far as the changes go."""
+    """Each change, a second around it, and the middle between two, as far as the changes go."""
     wrong = []
     for key in distinct_keys(ZONES):
         zone, oracle = ZONES.zone(key), Oracle(ZONES, key)
@@ -48,7 +48,7 @@ def test_every_zone_agrees_with_the_standard_library_at_every_change():
 
 
 def test_every_zone_agrees_with_the_standard_library_at_any_instant():
-    """T3: found without asking our own zones where they change; near and in years far away."""
+    """Found without asking our own zones where they change; near and in years far away."""
     draw, wrong = random.Random(1), []
     for key in distinct_keys(ZONES):
         zone, oracle = ZONES.zone(key), Oracle(ZONES, key)
@@ -65,7 +65,7 @@ def test_every_zone_agrees_with_the_standard_library_at_any_instant():
 )
 @pytest.mark.parametrize("key", ["Europe/Paris", "America/Santiago", "Australia/Lord_Howe"])
 def test_a_zone_that_was_never_asked_before_knows_a_far_year(key, year):
-    """T3: the first question decides nothing; each of these is asked of a zone just read."""
+    """The first question decides nothing; each of these is asked of a zone just read."""
     oracle = Oracle(ZONES, key)
     for month in (1, 7):
         fresh = ZoneDatabase(ZONES.files).zone(key)
@@ -76,7 +76,7 @@ def test_a_zone_that_was_never_asked_before_knows_a_far_year(key, year):
 
 @each_row("key", ["Europe/Paris", "America/New_York", "Pacific/Apia", "Africa/Casablanca", "UTC"])
 def test_segments_follow_each_other_without_holes_to_the_end_of_time(key):
-    """T3: also where listed changes end, where the rule's cycle begins, and where it repeats."""
+    """Also where listed changes end, where the rule's cycle begins, and where it repeats."""
     zone = ZONES.zone(key)
     stretches = [
         (-FOREVER, seconds(2104, 1, 1)),
@@ -97,7 +97,7 @@ def test_segments_follow_each_other_without_holes_to_the_end_of_time(key):
 
 
 def test_no_clock_jumps_again_before_it_has_made_up_for_the_last_jump():
-    """T2: what the resolution of local times relies on; a release that breaks it must be seen."""
+    """What the resolution of local times relies on; a release that breaks it must be seen."""
     too_soon = [
         (key, segment.start)
         for key in distinct_keys(ZONES)
@@ -136,7 +136,7 @@ def test_what_held_before_the_first_change_has_held_for_ever():
     ],
 )
 def test_unusual_jumps_have_their_size(key, day, offsets):
-    """T2: half an hour, two hours, a whole day, and one in seconds."""
+    """Half an hour, two hours, a whole day, and one in seconds."""
     noon = seconds(*day) + DAY // 2
     found = [segment.offset for segment in walk(ZONES.zone(key), noon - DAY, noon + DAY)]
 
@@ -159,7 +159,7 @@ def test_unusual_jumps_have_their_size(key, day, offsets):
     ],
 )
 def test_a_rule_for_the_future_is_read_as_the_standard_library_reads_it(footer):
-    """T3: every form that POSIX allows, over more than a cycle of leap years."""
+    """Every form that POSIX allows, over more than a cycle of leap years."""
     # The last listed change hands over to the rule, so the file must end in what the rule says then.
     info = ZoneInfo.from_file(io.BytesIO(tzif((0, False, "OLD"), [(0, STANDARD)], footer)))
     january = from_seconds(0).replace(year=2001).astimezone(info)
@@ -188,7 +188,7 @@ def test_a_rule_for_the_future_is_read_as_the_standard_library_reads_it(footer):
     ],
 )
 def test_days_of_a_rule_count_the_leap_day_or_not_as_posix_says(footer, year, day):
-    """T3: by hand, as the standard library counts some of these differently from POSIX."""
+    """By hand, as the standard library counts some of these differently from POSIX."""
     zone = release(X=tzif((0, False, "AAA"), [(0, (0, False, "AAA"))], footer)).zone("X")
     summers = [
         segment.start
@@ -200,7 +200,7 @@ def test_days_of_a_rule_count_the_leap_day_or_not_as_posix_says(footer, year, da
 
 
 def test_summer_time_that_never_ends_leaves_no_seams():
-    """T2: a rule says so by ending it at the very instant at which it starts again."""
+    """A rule says so by ending it at the very instant at which it starts again."""
     kind = (-14_400, True, "EDT")
     zone = release(X=tzif(kind, [(0, kind)], "XXX3EDT4,0/0,J365/23")).zone("X")
     segments = list(walk(zone, seconds(1990, 1, 1), seconds(2010, 1, 1)))
@@ -235,7 +235,7 @@ def test_a_zone_is_read_once():
 
 
 def test_the_release_is_named():
-    """T3: its version is shown."""
+    """Its version is shown."""
     assert ZONES.version == TzdataWheel().version
     assert ZONES.version[:2] == "20"
     assert ZoneDatabase(MadeRelease({}, "2031a")).version == "2031a"
@@ -251,7 +251,7 @@ def test_the_release_is_named():
     ],
 )
 def test_an_unknown_zone_is_refused_with_the_nearest(key, nearest):
-    """L6: field, value and remedy."""
+    """Field, value and remedy."""
     with pytest.raises(UsageError) as caught:
         ZONES.zone(key)
 
@@ -260,14 +260,14 @@ def test_an_unknown_zone_is_refused_with_the_nearest(key, nearest):
 
 @each_row("key", ["", "../../etc/passwd", "Europe/../UTC", "zone.tab", "x" * 5000, None, 7, []])
 def test_what_is_no_name_at_all_is_refused(key):
-    """L6: no path out of the database, no cost without bound."""
+    """No path out of the database, no cost without bound."""
     with pytest.raises(UsageError, match="tz: "):
         ZONES.zone(key)
 
 
 @pytest.mark.parametrize("key", ["Asia/Gaza", "Asia/Hebron"])
 def test_changes_that_are_listed_for_decades_come_before_the_yearly_rule(key):
-    """T3: their summer time avoids Ramadan, which is listed year by year until 2086."""
+    """Their summer time avoids Ramadan, which is listed year by year until 2086."""
     zone, oracle = ZONES.zone(key), Oracle(ZONES, key)
     moments = range(seconds(2035, 1, 1), seconds(2095, 1, 1), 5 * DAY)
 

@@ -1,4 +1,4 @@
-"""Limited runs begin when the store lets them, and stand in nobody's way meanwhile (R8, B2, B4)."""
+"""Limited runs begin when the store lets them, and stand in nobody's way meanwhile."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def started(shop):
 
 
 def test_a_run_without_limits_asks_nobody(rig):
-    """P3: not one call more."""
+    """Not one call more."""
     enqueue(rig, "remind", 3)
     shop = rig.worker(Known("remind"), limited(running=1))
     shop.worker.tick()
@@ -67,7 +67,7 @@ def test_all_limited_runs_of_a_claim_are_asked_for_at_once(rig):
 
 
 def test_more_than_may_run_at_a_time_stand_in_line_and_free_their_slots(rig):
-    """R8: at most two; others have the slots, and each goes on when a place is free."""
+    """At most two; others have the slots, and each goes on when a place is free."""
     runs = enqueue(rig, "send", 4)
     shop = rig.worker(limited(running=2), Known("remind"), slots=4)
     shop.worker.tick()
@@ -87,7 +87,7 @@ def test_more_than_may_run_at_a_time_stand_in_line_and_free_their_slots(rig):
 
 
 def test_runs_with_the_same_value_of_a_parameter_go_one_by_one(rig):
-    """R8: what the task's code counts by is read from each run's arguments."""
+    """What the task's code counts by is read from each run's arguments."""
     ones = enqueue(rig, "send", 2, '{"account":1}')
     twos = enqueue(rig, "send", 2, '{"account":2}')
     shop = rig.worker(limited(running_by={"account": 1}))
@@ -97,7 +97,7 @@ def test_runs_with_the_same_value_of_a_parameter_go_one_by_one(rig):
 
 
 def test_who_comes_too_soon_has_a_timer_and_no_attempt(rig):
-    """B4: a rate is a schedule, never a blocked head of a queue."""
+    """A rate is a schedule, never a blocked head of a queue."""
     runs = enqueue(rig, "send", 3)
     rig.dispatcher()
     shop = rig.worker(limited(rate="1/s burst 1"))
@@ -115,7 +115,7 @@ def test_who_comes_too_soon_has_a_timer_and_no_attempt(rig):
 
 
 def test_an_operators_limit_is_heeded_within_a_beat_and_until_it_is_removed(rig):
-    """R8: of a task whose code says nothing."""
+    """Of a task whose code says nothing."""
     shop = rig.worker(Known("remind"), slots=20)
     shop.worker.tick()
     rig.store.set_limit(SetLimit(scope="task:remind", limit=Limit(running=1), actor=ADA))
@@ -130,7 +130,7 @@ def test_an_operators_limit_is_heeded_within_a_beat_and_until_it_is_removed(rig)
 
 
 def test_each_tenant_is_limited_by_itself(rig):
-    """R8: with one order for all of them, also those that nobody has heard of yet."""
+    """With one order for all of them, also those that nobody has heard of yet."""
     rig.store.set_limit(SetLimit(scope="tenant:*", limit=Limit(running=2), actor=ADA))
     enqueue(rig, "remind", 3, '{"class":1}', tenant="acme")
     enqueue(rig, "remind", 3, '{"class":2}', tenant="zenith")
@@ -150,7 +150,7 @@ def test_what_code_declares_is_on_record_when_a_worker_joins(rig):
 
 
 def test_while_the_store_is_away_nothing_begins_unadmitted_and_nothing_is_lost(rig):
-    """R4: others of the same claim begin at once all the same."""
+    """Others of the same claim begin at once all the same."""
     [plain] = enqueue(rig, "remind")
     [run] = enqueue(rig, "send")
     shop = rig.worker(limited(running=1), Known("remind"))
@@ -168,7 +168,7 @@ def test_while_the_store_is_away_nothing_begins_unadmitted_and_nothing_is_lost(r
 
 
 def test_ends_are_told_though_nobody_says_who_may_begin(rig):
-    """R4: what is done is done, whatever becomes of what waits."""
+    """What is done is done, whatever becomes of what waits."""
     [plain] = enqueue(rig, "remind")
     runs = enqueue(rig, "send", 3)
     shop = rig.worker(limited(running=1), Known("remind"), slots=4)
@@ -182,7 +182,7 @@ def test_ends_are_told_though_nobody_says_who_may_begin(rig):
 
 
 def test_an_answer_that_is_lost_lets_a_run_begin_once(rig):
-    """R4: asked again, the store says the same, and takes no second place or turn."""
+    """Asked again, the store says the same, and takes no second place or turn."""
     runs = enqueue(rig, "send", 2)
     shop = rig.worker(limited(running=1, rate="100/s"))
     shop.line.loses.add("admit")
@@ -197,7 +197,7 @@ def test_an_answer_that_is_lost_lets_a_run_begin_once(rig):
 
 
 def test_what_is_no_longer_ours_is_dropped(rig):
-    """R4: cancelled between its claim and its admission."""
+    """Cancelled between its claim and its admission."""
     [run] = enqueue(rig, "send")
     shop = rig.worker(limited(running=1))
     shop.line.refuses["admit"] = lambda _: True
@@ -212,7 +212,7 @@ def test_what_is_no_longer_ours_is_dropped(rig):
 
 
 def test_whoever_drains_gives_back_what_was_not_admitted(rig):
-    """R9: at no cost, and at once."""
+    """At no cost, and at once."""
     [run] = enqueue(rig, "send")
     shop = rig.worker(limited(running=1))
     shop.line.refuses["admit"] = lambda _: True
@@ -243,7 +243,7 @@ def test_what_can_not_be_asked_for_does_not_stop_the_others(rig):
 
 
 def test_a_worker_that_is_taken_for_dead_begins_nothing_of_what_it_had(rig):
-    """R4: whoever comes after it has the run."""
+    """Whoever comes after it has the run."""
     [run] = enqueue(rig, "send")
     rig.dispatcher()
     shop = rig.worker(limited(running=1))
@@ -273,7 +273,7 @@ def breaker(rig):
 
 
 def test_a_destination_that_fails_is_left_alone_and_probed(rig):
-    """B2: no attempt is used while it is open; one probe goes, and all follow when it is back."""
+    """No attempt is used while it is open; one probe goes, and all follow when it is back."""
     runs = enqueue(rig, "call", 30)
     rig.dispatcher()
     shop = rig.worker(CALLING, slots=10)
@@ -299,7 +299,7 @@ def test_a_destination_that_fails_is_left_alone_and_probed(rig):
 
 
 def test_what_says_no_is_there_and_its_breaker_stays_closed(rig):
-    """B2: a refusal is not a failure of the other side."""
+    """A refusal is not a failure of the other side."""
     enqueue(rig, "call", 20)
     rig.dispatcher()
     shop = rig.worker(CALLING, slots=20)

@@ -1,4 +1,4 @@
-"""The dispatcher makes history on purpose, at its rate, beside fresh work (M2, M3)."""
+"""The dispatcher makes history on purpose, at its rate, beside fresh work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def made_at(rig: Rig, record: ScheduleRecord) -> list[int]:
 
 
 def test_all_of_a_span_is_made_at_the_rate_that_was_set(rig: Rig):
-    """M2."""
     record = old_schedule(rig)
     backfill = of.begun(rig.store, record, per_minute=6)
     rig.dispatcher()
@@ -42,7 +41,6 @@ def test_all_of_a_span_is_made_at_the_rate_that_was_set(rig: Rig):
 
 
 def test_no_more_are_open_than_may_be_and_the_next_follow(rig: Rig):
-    """M2."""
     record = old_schedule(rig)
     of.begun(rig.store, record, per_minute=600, concurrency=1)
     rig.dispatcher()
@@ -56,7 +54,7 @@ def test_no_more_are_open_than_may_be_and_the_next_follow(rig: Rig):
 
 
 def test_another_dispatcher_goes_on_where_one_has_died(rig: Rig):
-    """F5, M2: nothing lost, nothing twice."""
+    """Nothing lost, nothing twice."""
     record = old_schedule(rig)
     backfill = of.begun(rig.store, record, per_minute=6)
     rig.dispatcher()
@@ -85,7 +83,6 @@ def test_a_lost_answer_makes_nothing_twice(rig: Rig):
 
 
 def test_one_that_is_paused_stands_still_and_goes_on_when_resumed(rig: Rig):
-    """M2."""
     record = old_schedule(rig)
     backfill = of.begun(rig.store, record, per_minute=6)
     rig.dispatcher()
@@ -103,7 +100,7 @@ def test_one_that_is_paused_stands_still_and_goes_on_when_resumed(rig: Rig):
 
 
 def test_one_that_can_not_go_on_stops_nobody(rig: Rig):
-    """M2: a bad row is set aside, and told."""
+    """A bad row is set aside, and told."""
     record = old_schedule(rig)
     bad = of.begun(rig.store, record, name="bad", mode=BackfillMode.REDO)
     good = of.begun(rig.store, record, name="good")
@@ -117,7 +114,6 @@ def test_one_that_can_not_go_on_stops_nobody(rig: Rig):
 
 
 def test_fresh_work_is_on_time_beside_it_and_it_is_not_starved(rig: Rig):
-    """M3."""
     record = old_schedule(rig)
     backfill = of.begun(rig.store, record)
     for number in range(20):

@@ -192,7 +192,7 @@ def tick_until_done(rig, shop, runs):
 
 
 def test_the_next_claim_is_ordered_before_the_runs_of_the_last_are_begun(rig, open_shop):
-    """P1: and its answer is heard when they have begun."""
+    """And its answer is heard when they have begun."""
     runs = enqueue(rig, 6)
     shop = open_shop(claim_max=2)
     shop.worker.tick()
@@ -207,7 +207,7 @@ def test_the_next_claim_is_ordered_before_the_runs_of_the_last_are_begun(rig, op
 @pytest.mark.parametrize("courier", [DirectCourier, AskedCourier, LateCourier])
 @pytest.mark.parametrize("ahead", [Ahead, LateAhead])
 def test_all_runs_of_a_crowd_are_run_once(rig, open_shop, courier, ahead):
-    """R4: whichever of a claim and an end is carried out first."""
+    """Whichever of a claim and an end is carried out first."""
     runs = enqueue(rig)
     shop = open_shop(courier=courier(), ahead=ahead, slots=6, together_max=0)
     starting(shop, ends_at_once)
@@ -231,7 +231,7 @@ CLAIM, FINISH = "claim_runs", "finish_runs"
     ],
 )
 def test_ends_are_told_between_claims_and_none_twice(rig, open_shop, courier, order):
-    """P1: slots that get free within a tick are used in it; no claim waits for an answer."""
+    """Slots that get free within a tick are used in it; no claim waits for an answer."""
     enqueue(rig)
     shop = open_shop(courier=courier(), slots=4, claims_ahead_max=5, together_max=0)
     starting(shop, ends_at_once)
@@ -284,7 +284,7 @@ def handing_out(rig):
 
 
 def test_what_the_store_knows_of_is_asked_for_at_once(rig, open_shop, handing_out):
-    """P1: though each claim brought less than there was room for; and always in the usual order."""
+    """Though each claim brought less than there was room for; and always in the usual order."""
     runs = enqueue(rig, 6)
     handing_out(1, lambda got: got > 0)
     shop = open_shop(claim_max=4)
@@ -345,7 +345,7 @@ def test_no_claim_is_under_way_at_a_beat_or_between_ticks(rig, open_shop, ahead)
 
 @pytest.mark.parametrize("ahead", [Ahead, LateAhead])
 def test_no_more_is_taken_than_there_are_slots(rig, open_shop, ahead):
-    """R8: what was taken and has not begun has its slot, too."""
+    """What was taken and has not begun has its slot, too."""
     enqueue(rig)
     shop = open_shop(ahead=ahead, slots=5, claim_max=2)
     shop.worker.tick()
@@ -366,7 +366,7 @@ def test_nothing_is_ordered_for_slots_that_the_last_claim_takes(rig, open_shop):
 
 
 def test_a_slot_that_gets_free_while_an_answer_is_waited_for_is_used(rig, open_shop):
-    """P1: nobody waits for the next tick."""
+    """Nobody waits for the next tick."""
     enqueue(rig)
     shop = open_shop(slots=4, claim_max=2)
     ahead_of(shop).on_hear = lambda: shop.works[0].ended(SUCCEEDED)
@@ -380,7 +380,7 @@ def test_a_slot_that_gets_free_while_an_answer_is_waited_for_is_used(rig, open_s
 
 @pytest.mark.parametrize(("count", "made"), [(1, 1), (2, 2), (5, 3)])
 def test_nothing_follows_a_claim_that_brought_less_than_was_asked_for(rig, open_shop, count, made):
-    """P3: whoever has seen the end of the queue does not look again at once."""
+    """Whoever has seen the end of the queue does not look again at once."""
     enqueue(rig, count)
     shop = open_shop()
     shop.worker.tick()
@@ -389,7 +389,7 @@ def test_nothing_follows_a_claim_that_brought_less_than_was_asked_for(rig, open_
 
 
 def test_nothing_follows_a_claim_with_a_task_that_is_unknown(rig, open_shop):
-    """S6: who can't run them is not to take more of them before they are settled."""
+    """Who can't run them is not to take more of them before they are settled."""
     enqueue(rig, 3)
     enqueue(rig, 1, call=Call(task="unheard of", priority=0))
     enqueue(rig)
@@ -401,7 +401,7 @@ def test_nothing_follows_a_claim_with_a_task_that_is_unknown(rig, open_shop):
 
 @pytest.mark.parametrize("known", [LIMITED, CALLING])
 def test_nothing_follows_a_claim_with_a_task_that_is_limited(rig, open_shop, known):
-    """R8, B2: what may not begin leaves our hands first."""
+    """What may not begin leaves our hands first."""
     enqueue(rig)
     shop = open_shop(known)
     shop.worker.tick()
@@ -419,7 +419,7 @@ def test_nothing_follows_where_a_tenant_is_limited(rig, open_shop):
 
 
 def test_nothing_follows_where_queues_have_limits(rig, open_shop):
-    """R8: a queue's share is counted by what has begun."""
+    """A queue's share is counted by what has begun."""
     enqueue(rig, call=Call(task="remind", queue="mail"))
     shop = open_shop(queue_limits={"mail": 3})
     shop.worker.tick()
@@ -431,7 +431,7 @@ def test_nothing_follows_where_queues_have_limits(rig, open_shop):
 
 
 def test_a_claim_for_another_lane_is_followed_by_others(rig, open_shop):
-    """M3: each lane gets its turns, and no more than an eighth of the slots."""
+    """Each lane gets its turns, and no more than an eighth of the slots."""
     enqueue(rig, 2 * CROWD)
     enqueue(rig, lane=Lane.CATCH_UP)
     enqueue(rig, lane=Lane.BACKFILL)
@@ -447,7 +447,7 @@ def test_a_claim_for_another_lane_is_followed_by_others(rig, open_shop):
 
 @pytest.mark.parametrize("courier", [AskedCourier, LateCourier])
 def test_nobody_stands_still_for_ends_while_a_claim_is_on_its_way(rig, open_shop, courier):
-    """P1: what is too much for one batch goes with the next, and none is sent in between."""
+    """What is too much for one batch goes with the next, and none is sent in between."""
     runs = enqueue(rig)
     shop = open_shop(courier=courier(), slots=CROWD, claim_max=6, finish_max=2)
     starting(shop, ends_at_once)
@@ -462,7 +462,7 @@ def test_nobody_stands_still_for_ends_while_a_claim_is_on_its_way(rig, open_shop
 
 @pytest.mark.parametrize("tell", [Worker.drain, Worker.stop_now], ids=["drain", "stop"])
 def test_nothing_follows_once_the_worker_was_told_to_end(rig, open_shop, tell):
-    """R9: what is on its way by then is begun, or given back, and no more is taken."""
+    """What is on its way by then is begun, or given back, and no more is taken."""
     runs = enqueue(rig)
     shop = open_shop()
 
@@ -491,7 +491,7 @@ def test_nothing_follows_once_the_worker_was_told_to_end(rig, open_shop, tell):
     ids=["beat", "report", "time-out"],
 )
 def test_nothing_follows_once_something_else_is_due(rig, open_shop, known, settings):
-    """R4, R6: a crowd keeps a worker from nothing that it has to do in time."""
+    """A crowd keeps a worker from nothing that it has to do in time."""
     enqueue(rig)
     shop = open_shop(known, **settings)
 
@@ -507,7 +507,7 @@ def test_nothing_follows_once_something_else_is_due(rig, open_shop, known, setti
 
 
 def test_nothing_follows_for_a_worker_that_is_no_longer_alive(rig, open_shop):
-    """R4: whether others know it, the next beat tells; what was taken before has begun."""
+    """Whether others know it, the next beat tells; what was taken before has begun."""
     enqueue(rig)
     shop = open_shop()
     # The lease is over by the store's clock, and the worker does not know it yet.
@@ -543,7 +543,7 @@ def test_what_was_taken_is_begun_though_the_next_can_t_be_ordered(rig, open_shop
 
 @pytest.mark.parametrize("fault", ["fails_after", "unheard"])
 def test_what_was_taken_unheard_comes_back_and_is_given_back(rig, open_shop, fault):
-    """INV-2, R4: what was taken before is begun all the same."""
+    """INV-2: what was taken before is begun all the same."""
     runs = enqueue(rig)
     shop = open_shop()
     setattr(ahead_of(shop), fault, 2)
@@ -636,7 +636,7 @@ def test_ends_that_can_t_be_told_do_not_hide_a_claim_that_can_t_be_heard(rig, op
 
 
 def test_what_is_on_its_way_is_heard_though_the_last_can_t_be_begun(rig, open_shop):
-    """R4: what is ordered is heard once, or its connection is never given back."""
+    """What is ordered is heard once, or its connection is never given back."""
     enqueue(rig)
     shop = open_shop()
     emit = rig.recorder.emit
@@ -656,7 +656,7 @@ def test_what_is_on_its_way_is_heard_though_the_last_can_t_be_begun(rig, open_sh
 
 @pytest.mark.parametrize("tell", [Worker.drain, Worker.stop_now], ids=["drain", "stop"])
 def test_nothing_follows_once_told_while_an_answer_is_waited_for(rig, open_shop, tell):
-    """R9: in a crowd most signals come while somebody waits for an answer."""
+    """In a crowd most signals come while somebody waits for an answer."""
     enqueue(rig)
     shop = open_shop()
     ahead_of(shop).on_hear = lambda: tell(shop.worker)
@@ -666,7 +666,7 @@ def test_nothing_follows_once_told_while_an_answer_is_waited_for(rig, open_shop,
 
 
 def test_nothing_follows_when_a_beat_falls_due_while_an_answer_is_waited_for(rig, open_shop):
-    """R4: a lease is not to run out because there is so much to do."""
+    """A lease is not to run out because there is so much to do."""
     enqueue(rig)
     shop = open_shop()
     ahead_of(shop).on_hear = lambda: rig.advance(4 * SECOND)
@@ -676,7 +676,7 @@ def test_nothing_follows_when_a_beat_falls_due_while_an_answer_is_waited_for(rig
 
 
 def test_what_is_begun_though_ends_can_t_be_told_is_counted(rig, open_shop):
-    """R4: and noted, such as for the lanes that have their share."""
+    """And noted, such as for the lanes that have their share."""
     enqueue(rig)
     shop = open_shop(courier=AskedCourier(), together_max=0)
     starting(shop, ends_at_once)

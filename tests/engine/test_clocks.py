@@ -12,7 +12,7 @@ from tests.engine.rig import MINUTE, SECOND
 
 
 def test_a_dispatcher_whose_clock_is_off_stops_firing_and_says_so(rig):
-    """F7: beyond 100 ms, in three samples in a row."""
+    """Beyond 100 ms, in three samples in a row."""
     record = rig.schedule(timetable=every("10s"))
     dispatcher = rig.dispatcher(own_clock=True)
     rig.run("5s")
@@ -28,7 +28,7 @@ def test_a_dispatcher_whose_clock_is_off_stops_firing_and_says_so(rig):
 
 
 def test_a_clock_that_is_off_by_less_than_the_limit_is_left_alone(rig):
-    """F7: the limit is 100 ms; punctuality hangs on the store's clock alone."""
+    """The limit is 100 ms; punctuality hangs on the store's clock alone."""
     record = rig.schedule(timetable=every("10s"))
     rig.dispatcher(own_clock=True)
     rig.clocks[1].set(rig.now + 90_000)
@@ -39,7 +39,7 @@ def test_a_clock_that_is_off_by_less_than_the_limit_is_left_alone(rig):
 
 
 def test_a_hold_ends_when_the_clocks_agree_again(rig):
-    """F7: it watches as a follower and comes back; what was missed is late, not lost."""
+    """It watches as a follower and comes back; what was missed is late, not lost."""
     record = rig.schedule(timetable=every("10s"))
     dispatcher = rig.dispatcher(own_clock=True)
     rig.run("5s")
@@ -54,7 +54,7 @@ def test_a_hold_ends_when_the_clocks_agree_again(rig):
 
 
 def test_the_shards_of_one_that_holds_go_to_the_others(rig):
-    """F7, F5: firing goes on with those whose clocks are right."""
+    """Firing goes on with those whose clocks are right."""
     record = rig.schedule(timetable=every("10s"))
     rig.dispatcher(own_clock=True)
     other = rig.dispatcher()
@@ -67,7 +67,7 @@ def test_the_shards_of_one_that_holds_go_to_the_others(rig):
 
 
 def test_a_step_of_the_local_wall_clock_moves_no_fire(rig):
-    """F1, FAULT-5: the estimate stands on the monotonic clock; one sample proves nothing."""
+    """FAULT-5: the estimate stands on the monotonic clock; one sample proves nothing."""
     record = rig.schedule(timetable=every("10s"))
     rig.dispatcher(own_clock=True)
     rig.run("9900ms")
@@ -113,7 +113,7 @@ def test_a_step_of_the_store_clock_is_noticed_by_the_answer_to_a_fire(rig):
 
 
 def test_a_store_clock_that_is_set_back_makes_nothing_early_and_nothing_double(rig):
-    """F1, INV-3: an occurrence that has fired stays fired."""
+    """INV-3: an occurrence that has fired stays fired."""
     record = rig.schedule(timetable=every("10s"))
     rig.dispatcher()
     rig.run("25s")
@@ -125,7 +125,7 @@ def test_a_store_clock_that_is_set_back_makes_nothing_early_and_nothing_double(r
 
 
 def test_the_estimate_never_runs_ahead_of_the_store():
-    """F1: what it calls reached has been reached, whatever the answer's delay was made of."""
+    """What it calls reached has been reached, whatever the answer's delay was made of."""
     clock = ManualClock()
     sync = ClockSync(clock, DispatcherSettings())
     for delay_before, delay_after in ((10_000, 0), (0, 10_000), (3000, 4000)):
@@ -139,7 +139,7 @@ def test_the_estimate_never_runs_ahead_of_the_store():
 
 
 def test_waiting_until_an_instant_is_reached_is_waiting_long_enough():
-    """P3: one wake-up, not a row of them, and not too early a one."""
+    """One wake-up, not a row of them, and not too early a one."""
     clock = ManualClock()
     sync = ClockSync(clock, DispatcherSettings())
     before = clock.monotonic_us()
@@ -166,7 +166,7 @@ def test_the_best_sample_is_used_and_trusted_less_with_age():
 
 
 def test_a_sample_that_can_not_be_true_any_more_is_given_up():
-    """F1: a store's clock that runs slow is followed, however good the earlier sample was."""
+    """A store's clock that runs slow is followed, however good the earlier sample was."""
     clock = ManualClock()
     sync = ClockSync(clock, DispatcherSettings())
     sync.hear(clock.monotonic_us(), clock.now_us())
@@ -180,7 +180,7 @@ def test_a_sample_that_can_not_be_true_any_more_is_given_up():
 
 
 def test_an_answer_too_slow_to_tell_says_nothing_about_skew():
-    """F7: an uncertain sample neither begins a hold nor ends one."""
+    """An uncertain sample neither begins a hold nor ends one."""
     clock = ManualClock()
     sync = ClockSync(clock, DispatcherSettings())
     for _ in range(5):

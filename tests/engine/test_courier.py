@@ -73,7 +73,7 @@ def test_ends_are_told_and_more_is_taken_in_one_tick(rig, shop):
 
 @pytest.mark.parametrize("shop", [DirectCourier], indirect=True)
 def test_one_call_whose_answer_was_lost_loses_neither_an_end_nor_what_was_claimed(rig, shop):
-    """R4: the end is told again, and what was claimed unheard is given back by the next beat."""
+    """The end is told again, and what was claimed unheard is given back by the next beat."""
     worker, executor, line = shop
     runs = [rig.enqueue(f"r{number}") for number in range(3)]
     worker.tick()

@@ -75,13 +75,13 @@ def raised(error):
     ],
 )
 def test_what_a_task_returns_is_kept_as_json(value, text):
-    """R2: canonical, so that equal results are equal texts."""
+    """Canonical, so that equal results are equal texts."""
     assert Succeeded(text) == end_of_value(value, Log())
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1: 2, "a": 3}, [b"bytes"]])
 def test_a_result_that_is_not_json_is_left_out_with_a_line_in_the_log(value):
-    """R2: the attempt has succeeded all the same."""
+    """The attempt has succeeded all the same."""
     log = Log()
 
     assert Succeeded(None) == end_of_value(value, log)
@@ -89,7 +89,7 @@ def test_a_result_that_is_not_json_is_left_out_with_a_line_in_the_log(value):
 
 
 def test_a_result_that_is_too_large_is_left_out_with_a_line_in_the_log():
-    """L4: a limit on everything."""
+    """A limit on everything."""
     log = Log()
     largest = "x" * (RESULT_BYTES_MAX - 2)
 
@@ -101,7 +101,7 @@ def test_a_result_that_is_too_large_is_left_out_with_a_line_in_the_log():
 
 
 def test_a_result_without_end_is_left_out():
-    """R10: whatever a task returns, the worker goes on."""
+    """Whatever a task returns, the worker goes on."""
     endless: list[object] = []
     endless.append(endless)
     deep: object = 1
@@ -113,7 +113,7 @@ def test_a_result_without_end_is_left_out():
 
 
 def test_a_task_may_answer_that_it_is_not_done():
-    """B1: answers are values."""
+    """Answers are values."""
     assert Snoozed(600 * SECOND) == end_of_value(snooze("10m"), Log())
     asked = Failed("busy", Reason.ASKED, after_us=5 * SECOND, is_undone=True)
     assert asked == end_of_value(retry("5s", "busy"), Log())
@@ -123,13 +123,13 @@ def test_a_task_may_answer_that_it_is_not_done():
 
 @pytest.mark.parametrize("given", ["0s", "1ms", "999ms", timedelta(0)])
 def test_nobody_is_run_again_at_once(given):
-    """R8: at no cost, that would be a circle at full speed, and a row of history each time."""
+    """At no cost, that would be a circle at full speed, and a row of history each time."""
     assert Snoozed(SECOND) == end_of_value(snooze(given), Log())
     assert SECOND == end_of_value(retry(given, "busy"), Log()).after_us
 
 
 def test_whoever_says_it_nobody_is_run_again_at_once_or_never():
-    """L4: a child process may say anything."""
+    """A child process may say anything."""
     assert Snoozed(SECOND) == fitted(Snoozed(-5))
     assert Snoozed(366 * 86_400 * SECOND) == fitted(Snoozed(10**30))
     assert Failed("no", after_us=SECOND) == fitted(Failed("no", after_us=0))
@@ -137,7 +137,7 @@ def test_whoever_says_it_nobody_is_run_again_at_once_or_never():
 
 
 def test_an_exception_is_a_failure_with_its_traceback():
-    """R2: where it was raised can be read afterwards."""
+    """Where it was raised can be read afterwards."""
     end = end_of_error(raised(ValueError("no luck")), POLICY, Log())
 
     assert isinstance(end, Failed)
@@ -149,7 +149,7 @@ def test_an_exception_is_a_failure_with_its_traceback():
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
 def test_whatever_a_task_raises_is_its_own_failure(error):
-    """R10: sys.exit in a task never ends the worker."""
+    """Sys.exit in a task never ends the worker."""
     end = end_of_error(raised(error), POLICY, Log())
 
     assert isinstance(end, Failed)
@@ -157,7 +157,7 @@ def test_whatever_a_task_raises_is_its_own_failure(error):
 
 
 def test_errors_that_are_not_worth_another_try_are_not_retried():
-    """B1: retry on chosen errors only, subclasses included."""
+    """Retry on chosen errors only, subclasses included."""
     policy = TaskPolicy(retry=Retry(on=(ConnectionError,)))
 
     assert end_of_error(raised(ConnectionResetError()), policy, Log()).is_retryable
@@ -181,7 +181,7 @@ def test_errors_that_are_not_worth_another_try_are_not_retried():
     ],
 )
 def test_an_exception_may_say_when_to_try_again(after, after_us):
-    """B1: Retry-After is honoured, in seconds."""
+    """Retry-After is honoured, in seconds."""
     error = raised(RuntimeError("busy"))
     error.retry_after = after
     end = end_of_error(error, POLICY, Log())
@@ -191,7 +191,7 @@ def test_an_exception_may_say_when_to_try_again(after, after_us):
 
 
 def test_a_group_of_exceptions_asks_for_the_longest_wait_that_one_of_them_asks_for():
-    """B1: asyncio.TaskGroup raises what several tasks raised."""
+    """Asyncio.TaskGroup raises what several tasks raised."""
     first, second = RuntimeError("busy"), RuntimeError("busy")
     first.retry_after, second.retry_after = 30, 90  # type: ignore[attr-defined]
     group = ExceptionGroup("two", [first, ExceptionGroup("one", [second]), ValueError("other")])
@@ -219,7 +219,7 @@ UNDONE = EffectNotDone("refused")
 def test_what_is_said_of_effects_counts_alone_and_in_a_group(
     error, reason, is_retryable, is_undone
 ):
-    """E2, E3: what is done or unknown does not get better; nothing has happened if all say so."""
+    """What is done or unknown does not get better; nothing has happened if all say so."""
     end = end_of_error(raised(error), POLICY, Log())
 
     assert (reason, is_retryable, is_undone) == (end.reason, end.is_retryable, end.is_undone)
@@ -227,13 +227,13 @@ def test_what_is_said_of_effects_counts_alone_and_in_a_group(
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, lambda: Cancelled("stop")])
 def test_being_cancelled_is_an_end_of_its_own_only_if_somebody_asked(kind):
-    """R6: otherwise the code has raised it by itself."""
+    """Otherwise the code has raised it by itself."""
     assert isinstance(end_of_error(raised(kind()), POLICY, Log(is_cancelled=True)), CancelledEnd)
     assert isinstance(end_of_error(raised(kind()), POLICY, Log()), Failed)
 
 
 def test_arguments_that_do_not_fit_are_no_use_to_try_again():
-    """R7: they were checked when bound, and are again when run."""
+    """They were checked when bound, and are again when run."""
     end = unfit(UsageError("class_id", "x", "is not a number", "give an int"))
 
     assert (Reason.BAD_ARGUMENTS, False) == (end.reason, end.is_retryable)
@@ -242,7 +242,7 @@ def test_arguments_that_do_not_fit_are_no_use_to_try_again():
 
 @pytest.mark.parametrize("on", [None, ("ConnectionError",)])
 def test_a_secret_that_is_missing_here_is_tried_again_whatever_the_task_says_about_errors(on):
-    """L4: another worker may have it, and the arguments are as they should be."""
+    """Another worker may have it, and the arguments are as they should be."""
     missing = NoSecret("charge(token)", "env:TOKEN", "is not set on this worker", "set it")
     end = unprepared(missing, TaskPolicy(retry=Retry(on=on)), Log())
 
@@ -250,7 +250,7 @@ def test_a_secret_that_is_missing_here_is_tried_again_whatever_the_task_says_abo
 
 
 def test_what_prepares_a_run_may_raise_what_it_likes():
-    """R7: only arguments that do not fit are buried at once."""
+    """Only arguments that do not fit are buried at once."""
     unusable = unprepared(UsageError("class_id", "x", "is not a number", "give"), POLICY, Log())
     other = unprepared(raised(OSError("busy")), POLICY, Log())
 
@@ -259,7 +259,7 @@ def test_what_prepares_a_run_may_raise_what_it_likes():
 
 
 def test_an_error_is_not_cut_before_secrets_are_left_out_of_it():
-    """L4: half a secret would no longer be recognised."""
+    """Half a secret would no longer be recognised."""
     text = "x" * 3_985 + "hunter2-is-secret" + "y" * 20_000
     concealer = Redactor()
     concealer.add("hunter2-is-secret")
@@ -271,7 +271,7 @@ def test_an_error_is_not_cut_before_secrets_are_left_out_of_it():
 
 
 def test_a_value_that_is_no_json_is_told_without_secrets():
-    """L4: also where an error is cut to fit a line."""
+    """Also where an error is cut to fit a line."""
     log = Log()
     for length in range(465, 477):
         end_of_value(type("x" * length + "hunter2", (), {})(), log)
@@ -280,7 +280,7 @@ def test_a_value_that_is_no_json_is_told_without_secrets():
 
 
 def test_a_long_error_keeps_its_beginning_and_its_end():
-    """L4: where it began and what it says in the end tell most."""
+    """Where it began and what it says in the end tell most."""
     text = bounded("first" + "x" * 50_000 + "last")
 
     assert ERROR_LENGTH_MAX == len(text)
@@ -290,7 +290,7 @@ def test_a_long_error_keeps_its_beginning_and_its_end():
 
 
 def test_an_exception_that_can_not_be_shown_is_told_by_its_name():
-    """R10: a task's own objects may do anything when they are looked at."""
+    """A task's own objects may do anything when they are looked at."""
 
     class NastyError(Exception):
         def __str__(self) -> str:
@@ -312,10 +312,10 @@ def test_an_exception_that_can_not_be_shown_is_told_by_its_name():
     ],
 )
 def test_whatever_an_executor_tells_fits_every_store(end, expected):
-    """L4: a child process or another server may have said it."""
+    """A child process or another server may have said it."""
     assert expected == fitted(end)
 
 
 def test_what_no_store_can_hold_is_replaced():
-    """D4: NUL and halves of characters."""
+    """NUL and halves of characters."""
     assert "a�b?c" == storable("a\x00b\ud800c")

@@ -113,7 +113,7 @@ def is_fired_once(rig, runs):
 
 
 def test_the_next_batch_is_begun_before_the_last_is_heard(rig, begin):
-    """P1: and every batch is heard in its turn."""
+    """And every batch is heard in its turn."""
     runs = crowd(rig, 16)
     begin()
     rig.run("11s")
@@ -125,7 +125,7 @@ def test_the_next_batch_is_begun_before_the_last_is_heard(rig, begin):
 @EITHER
 @pytest.mark.parametrize("most", [1, 2, 16])
 def test_a_crowd_is_fired_once_whoever_does_it(rig, begin, ahead, most):
-    """F2, INV-2."""
+    """INV-2."""
     runs = crowd(rig)
     begin(ahead, fires_ahead_max=most)
     rig.run("11s")
@@ -148,7 +148,7 @@ def test_no_more_are_begun_in_one_go_than_may_be(rig, begin):
 
 @EITHER
 def test_nothing_is_under_way_when_a_tick_ends(rig, begin, ahead):
-    """F4: whoever renews, gives leases up or stops knows of all that was fired."""
+    """Whoever renews, gives leases up or stops knows of all that was fired."""
     crowd(rig)
     begin(ahead, fires_ahead_max=3)
     dispatcher, calls = rig.fleet[0], rig.lines[0].calls
@@ -171,7 +171,7 @@ def test_whoever_does_nothing_meanwhile_is_asked_in_the_usual_way(rig, begin):
 
 
 def test_what_does_not_fill_a_batch_is_sent(rig, begin):
-    """P1: nothing is gained by beginning what nothing follows."""
+    """Nothing is gained by beginning what nothing follows."""
     runs = crowd(rig, 3)
     begin()
     rig.run("11s")
@@ -195,7 +195,7 @@ def test_after_a_lost_answer_nothing_is_assumed_of_what_was_under_way(rig, begin
 @EITHER
 @pytest.mark.parametrize("number", [7, 8])
 def test_what_has_fired_unheard_goes_on_at_once(rig, begin, ahead, number):
-    """FAULT-8, F6: next instants are not left to the sweep, of what was behind it neither."""
+    """FAULT-8: next instants are not left to the sweep, of what was behind it neither."""
     schedules = [rig.schedule(f"s{number}", timetable=every("300ms")) for number in range(12)]
     begin(ahead).unheard = number
     rig.run("10s")
@@ -233,7 +233,7 @@ def test_what_could_not_be_begun_is_fired_all_the_same(rig, begin, ahead, number
 
 
 def test_the_backlog_has_its_share_of_every_batch(rig, begin):
-    """F8: a crowd does not keep what is overdue from being fired for longer than one batch."""
+    """A crowd does not keep what is overdue from being fired for longer than one batch."""
     old = {rig.delay(SECOND, f"old{number}") for number in range(8)}
     rig.advance(5 * MINUTE)
     crowd(rig)
@@ -252,7 +252,7 @@ def found(places):
 
 
 def test_other_duties_have_their_turn_after_a_while(rig, begin):
-    """F6: what was ordered meanwhile for an instant that is near is read in time."""
+    """What was ordered meanwhile for an instant that is near is read in time."""
     crowd(rig)
     begin(fire_slice_us=SECOND // 10, fires_ahead_max=100)
     ahead = rig.fleet[0]._around.begin_fire  # noqa: SLF001 - it was put in above
@@ -288,7 +288,7 @@ def test_nothing_is_assumed_of_what_is_under_way_when_the_next_can_t_be_planned(
 
 
 def test_what_others_have_changed_meanwhile_is_left_alone(rig, begin):
-    """F6: a run that is cancelled after its timer was loaded does not fire."""
+    """A run that is cancelled after its timer was loaded does not fire."""
     runs = sorted(crowd(rig))
     begin()
     rig.run("9s")
@@ -302,7 +302,7 @@ def test_what_others_have_changed_meanwhile_is_left_alone(rig, begin):
 
 
 def test_whoever_may_no_longer_write_begins_nothing_more(rig, begin):
-    """F4: by its own count of the lease; what is under way is heard."""
+    """By its own count of the lease; what is under way is heard."""
     runs = crowd(rig)
     ahead = begin()
     rig.run("9s")

@@ -23,7 +23,7 @@ from tests.engine.rig import HOUR, MINUTE, SECOND
 
 
 def test_every_occurrence_is_run_once_and_never_before_it_is_due(rig):
-    """F1, F2: the store's clock had reached the due of each run that it made visible."""
+    """The store's clock had reached the due of each run that it made visible."""
     record = rig.schedule(timetable=every("10s"))
     dispatcher = rig.dispatcher()
     rig.run("1m")
@@ -35,7 +35,7 @@ def test_every_occurrence_is_run_once_and_never_before_it_is_due(rig):
 
 
 def test_nothing_is_sent_before_its_due(rig):
-    """F1: a dispatcher whose ticks come too often still does not ask too early."""
+    """A dispatcher whose ticks come too often still does not ask too early."""
     rig.schedule(timetable=every("10s"))
     dispatcher = rig.dispatcher()
     while rig.now < rig.at("10s") - 1:
@@ -48,7 +48,7 @@ def test_nothing_is_sent_before_its_due(rig):
 
 
 def test_what_is_due_in_50_ms_fires_on_time_though_its_window_is_loaded(rig):
-    """F6: it comes in by the arrivals feed, at once when woken."""
+    """It comes in by the arrivals feed, at once when woken."""
     dispatcher = rig.dispatcher()
     rig.run("10s")
     rig.delay(50_000)
@@ -59,7 +59,7 @@ def test_what_is_due_in_50_ms_fires_on_time_though_its_window_is_loaded(rig):
 
 
 def test_without_a_wake_up_an_arrival_waits_for_the_feed_alone(rig):
-    """F6, P3: an idle dispatcher looks once a second; nothing is lost without a wake-up."""
+    """An idle dispatcher looks once a second; nothing is lost without a wake-up."""
     rig.dispatcher()
     rig.run("10s")
     rig.delay(50_000)
@@ -69,7 +69,7 @@ def test_without_a_wake_up_an_arrival_waits_for_the_feed_alone(rig):
 
 
 def test_a_schedule_made_for_a_loaded_window_is_punctual(rig):
-    """F6: what is written for the window that is already in memory."""
+    """What is written for the window that is already in memory."""
     rig.dispatcher()
     rig.run("12500ms")
     record = rig.schedule(timetable=every("5s"))
@@ -80,7 +80,7 @@ def test_a_schedule_made_for_a_loaded_window_is_punctual(rig):
 
 
 def test_what_falls_due_right_after_a_fire_is_fired_together(rig):
-    """A statement for each costs more than all of them; what is due alone does not wait (F3)."""
+    """A statement for each costs more than all of them; what is due alone does not wait."""
     dispatcher = rig.dispatcher(fires_apart_us=4000)
     for after_us in (0, 1000, 2000, 3000, 100_000):
         rig.delay(SECOND + after_us, f"reminder {after_us}")
@@ -101,7 +101,7 @@ def test_a_crowd_is_fired_without_a_pause(rig):
 
 
 def test_the_first_batch_of_a_crowd_is_small_so_that_workers_begin_while_the_rest_is_fired(rig):
-    """P1: and so is that of the next crowd."""
+    """And so is that of the next crowd."""
     rig.dispatcher(batch_first=5, batch_max=20)
     for number in range(50):
         rig.delay(SECOND, f"reminder {number}")
@@ -126,7 +126,7 @@ def test_definitions_are_read_once_while_their_timers_are_in_memory(rig):
 
 
 def test_a_pause_of_a_loaded_timer_holds(rig):
-    """F6, S3: the loaded entry fails its comparison."""
+    """The loaded entry fails its comparison."""
     record = rig.schedule(timetable=every("10s"))
     dispatcher = rig.dispatcher()
     rig.run("9999ms")
@@ -138,7 +138,6 @@ def test_a_pause_of_a_loaded_timer_holds(rig):
 
 
 def test_a_deletion_of_a_loaded_timer_holds(rig):
-    """F6, S3."""
     record = rig.schedule(timetable=every("10s"))
     rig.dispatcher()
     rig.run("9999ms")
@@ -149,7 +148,7 @@ def test_a_deletion_of_a_loaded_timer_holds(rig):
 
 
 def test_an_edit_of_a_loaded_timer_holds_and_the_new_one_is_punctual(rig):
-    """F6, S4: one occurrence belongs to one definition."""
+    """One occurrence belongs to one definition."""
     record = rig.schedule(timetable=every("10s"))
     rig.dispatcher()
     rig.run("9s")
@@ -161,7 +160,6 @@ def test_an_edit_of_a_loaded_timer_holds_and_the_new_one_is_punctual(rig):
 
 
 def test_a_delayed_run_that_is_moved_fires_at_its_new_instant_only(rig):
-    """S2, F6."""
     rig.delay(10 * SECOND, key="class:42")
     rig.dispatcher()
     rig.run("5s")
@@ -173,7 +171,6 @@ def test_a_delayed_run_that_is_moved_fires_at_its_new_instant_only(rig):
 
 
 def test_a_delayed_run_that_is_cancelled_never_becomes_visible(rig):
-    """S2, F6."""
     rig.delay(10 * SECOND, key="class:42")
     rig.dispatcher()
     rig.run("5s")
@@ -184,7 +181,7 @@ def test_a_delayed_run_that_is_cancelled_never_becomes_visible(rig):
 
 
 def test_jitter_delays_the_due_and_keeps_the_nominal_time(rig):
-    """S8: a stable offset; the run still says what it was scheduled for."""
+    """A stable offset; the run still says what it was scheduled for."""
     record = rig.schedule(timetable=every("1m"), jitter_us=30 * SECOND)
     offset = jitter_offset_us(record.id, 30 * SECOND)
     rig.dispatcher()
@@ -199,7 +196,7 @@ def test_jitter_delays_the_due_and_keeps_the_nominal_time(rig):
 
 
 def test_a_one_time_schedule_ends_after_its_run(rig):
-    """S5, T7: the reason is recorded, and it is told."""
+    """The reason is recorded, and it is told."""
     record = rig.schedule(timetable=at(from_microseconds(rig.at("10s"))))
     rig.dispatcher()
     rig.run("20s")
@@ -211,7 +208,7 @@ def test_a_one_time_schedule_ends_after_its_run(rig):
 
 
 def test_a_crowd_at_one_instant_is_fired_in_batches(rig):
-    """F2: at most a thousand in one transaction, one after the other without waiting."""
+    """At most a thousand in one transaction, one after the other without waiting."""
     for number in range(2500):
         rig.schedule(f"s{number}", timetable=every("1m"))
     dispatcher = rig.dispatcher()
@@ -224,7 +221,7 @@ def test_a_crowd_at_one_instant_is_fired_in_batches(rig):
 
 
 def test_memory_is_bounded_and_what_did_not_fit_still_fires_on_time(rig):
-    """F3, F4: the rest is loaded when there is room; an instant is loaded as a whole."""
+    """The rest is loaded when there is room; an instant is loaded as a whole."""
     for number in range(300):
         rig.schedule(f"s{number}", timetable=every(f"{10 + number % 15}s"))
     periods = [10 + number % 15 for number in range(300)]
@@ -244,7 +241,7 @@ def test_memory_is_bounded_and_what_did_not_fit_still_fires_on_time(rig):
 
 
 def test_plans_are_made_before_they_are_needed(rig):
-    """F3: recurrence arithmetic is done ahead of the instant."""
+    """Recurrence arithmetic is done ahead of the instant."""
     for number in range(500):
         rig.schedule(f"s{number}", timetable=every("20s"))
     dispatcher = rig.dispatcher()
@@ -266,7 +263,7 @@ def test_plans_are_made_before_they_are_needed(rig):
     ids=["every", "jitter", "cron", "cron with jitter"],
 )
 def test_what_is_sent_of_a_fire_on_time_is_what_planning_says(rig, parts):
-    """T1: the short way to a plan leads where the long one does."""
+    """The short way to a plan leads where the long one does."""
     record = rig.schedule(**parts)
     template = template_of(record)
     sent = []
@@ -291,7 +288,7 @@ def test_what_is_sent_of_a_fire_on_time_is_what_planning_says(rig, parts):
     ids=["unreadable", "refused by the store"],
 )
 def test_one_schedule_that_can_not_be_fired_does_not_stop_the_others(rig, error):
-    """T7: it is set aside, told about, and stays pending."""
+    """It is set aside, told about, and stays pending."""
     bad = rig.schedule("bad", timetable=every("10s"))
     good = [rig.schedule(f"good{number}", timetable=every("10s")) for number in range(20)]
     rig.dispatcher()
@@ -307,7 +304,7 @@ def test_one_schedule_that_can_not_be_fired_does_not_stop_the_others(rig, error)
 
 
 def test_one_definition_that_can_not_be_read_does_not_stop_the_others(rig):
-    """T7: and once it can be read it fires by its misfire policy."""
+    """And once it can be read it fires by its misfire policy."""
     bad = rig.schedule("bad", timetable=every("10s"), misfire=Misfire("latest", grace="5s"))
     good = [rig.schedule(f"good{number}", timetable=every("10s")) for number in range(20)]
     rig.dispatcher()
@@ -324,7 +321,7 @@ def test_one_definition_that_can_not_be_read_does_not_stop_the_others(rig):
 
 
 def test_an_idle_dispatcher_hardly_bothers_the_store(rig):
-    """P3: no busy polling."""
+    """No busy polling."""
     rig.schedule(timetable=every("1d"))
     rig.dispatcher()
     rig.run("2m")
@@ -335,7 +332,7 @@ def test_an_idle_dispatcher_hardly_bothers_the_store(rig):
 
 
 def test_a_timer_that_only_the_sweep_can_find_is_at_most_a_second_late(rig):
-    """F6: the sweep does not depend on the others being right."""
+    """The sweep does not depend on the others being right."""
     dispatcher = rig.dispatcher()
     rig.run("10s")
     run_id = rig.delay(10 * SECOND)
@@ -348,7 +345,7 @@ def test_a_timer_that_only_the_sweep_can_find_is_at_most_a_second_late(rig):
 
 
 def test_the_early_answer_of_a_slower_store_clock_fires_nothing(rig):
-    """F1: the timer stays, and fires when the store's clock is there."""
+    """The timer stays, and fires when the store's clock is there."""
     record = rig.schedule(timetable=every("10s"))
     slow = {"feed_idle_us": MINUTE, "feed_busy_us": MINUTE, "sweep_every_us": MINUTE}
     dispatcher = rig.dispatcher(own_clock=True, **slow)
@@ -367,7 +364,7 @@ def test_the_early_answer_of_a_slower_store_clock_fires_nothing(rig):
 
 
 def test_the_window_of_a_run_begins_at_the_run_before(rig):
-    """F2: state and run are written together."""
+    """State and run are written together."""
     record = rig.schedule(timetable=every("10s"))
     rig.dispatcher()
     rig.run("30s")
@@ -377,7 +374,7 @@ def test_the_window_of_a_run_begins_at_the_run_before(rig):
 
 
 def test_a_busy_timer_is_tried_again_soon(rig):
-    """F6: somebody's open transaction holds up that timer, and no other."""
+    """Somebody's open transaction holds up that timer, and no other."""
     record = rig.schedule(timetable=every("10s"))
     rig.dispatcher()
     fire = rig.store.fire_timers
@@ -400,7 +397,7 @@ def test_a_busy_timer_is_tried_again_soon(rig):
 
 
 def test_hours_fire_like_seconds(rig):
-    """F4: what lies beyond the window is loaded when its time comes."""
+    """What lies beyond the window is loaded when its time comes."""
     record = rig.schedule(timetable=every("1h"))
     rig.dispatcher()
     rig.run(3 * HOUR)
@@ -411,7 +408,7 @@ def test_hours_fire_like_seconds(rig):
 
 
 def test_a_dispatcher_that_is_always_busy_does_not_grow(rig):
-    """P3: what it has fired is planned when it is due again, and not kept in a list until then."""
+    """What it has fired is planned when it is due again, and not kept in a list until then."""
     dispatcher = rig.dispatcher()
     rig.run("1s")
     loader = dispatcher._loader  # noqa: SLF001 - memory has no other sign

@@ -24,7 +24,6 @@ def rig():
 
 
 def test_a_lone_dispatcher_owns_everything(rig):
-    """F4."""
     dispatcher = rig.dispatcher()
     rig.run("1s")
 
@@ -34,7 +33,7 @@ def test_a_lone_dispatcher_owns_everything(rig):
 
 
 def test_two_dispatchers_share_the_shards_once_the_second_has_come(rig):
-    """F5: adding one moves shards to it; no occurrence is lost or doubled on the way."""
+    """Adding one moves shards to it; no occurrence is lost or doubled on the way."""
     schedules = [rig.schedule(f"s{number}", timetable=every("1s")) for number in range(16)]
     rig.dispatcher()
     rig.run("10s")
@@ -48,7 +47,7 @@ def test_two_dispatchers_share_the_shards_once_the_second_has_come(rig):
 
 
 def test_what_is_loaded_goes_with_the_lease(rig):
-    """F4: of a shard that is not ours nothing is kept in memory."""
+    """Of a shard that is not ours nothing is kept in memory."""
     schedules = [rig.schedule(f"s{number}", timetable=every("1m")) for number in range(64)]
     first = rig.dispatcher()
     rig.run("40s")
@@ -63,7 +62,7 @@ def test_what_is_loaded_goes_with_the_lease(rig):
 
 
 def test_leases_move_a_part_at_a_time(rig):
-    """F5: never all at a blow."""
+    """Never all at a blow."""
     first = rig.dispatcher()
     rig.run("3s")
     rig.dispatcher()
@@ -78,7 +77,7 @@ def test_leases_move_a_part_at_a_time(rig):
 
 
 def test_a_graceful_stop_hands_the_shards_over_at_once(rig):
-    """F5, INV-24: the others need not wait for a lease to run out."""
+    """INV-24: the others need not wait for a lease to run out."""
     first = rig.dispatcher()
     second = rig.dispatcher()
     rig.run("10s")
@@ -91,7 +90,7 @@ def test_a_graceful_stop_hands_the_shards_over_at_once(rig):
 
 
 def test_what_a_dead_dispatcher_had_not_fired_is_fired_by_its_heir(rig):
-    """F5: within a lease and a renewal; nothing lost, nothing twice."""
+    """Within a lease and a renewal; nothing lost, nothing twice."""
     schedules = [rig.schedule(f"s{number}", timetable=every("5s")) for number in range(16)]
     first, second = rig.dispatcher(), rig.dispatcher()
     rig.run("12s")
@@ -107,7 +106,7 @@ def test_what_a_dead_dispatcher_had_not_fired_is_fired_by_its_heir(rig):
 
 
 def test_a_dispatcher_that_was_stopped_longer_than_its_lease_changes_nothing(rig):
-    """F4, INV-5: it is refused, forgets everything, and comes back under another id."""
+    """INV-5: it is refused, forgets everything, and comes back under another id."""
     schedules = [rig.schedule(f"s{number}", timetable=every("5s")) for number in range(16)]
     first, second = rig.dispatcher(), rig.dispatcher()
     rig.run("12s")
@@ -124,7 +123,7 @@ def test_a_dispatcher_that_was_stopped_longer_than_its_lease_changes_nothing(rig
 
 
 def test_past_its_own_count_of_the_lease_a_dispatcher_asks_before_it_writes(rig):
-    """F4: stopped in the midst of a tick, it renews first; the fence is never needed."""
+    """Stopped in the midst of a tick, it renews first; the fence is never needed."""
     rig.schedule(timetable=every("10s"))
     rig.dispatcher()
     rig.run("9s")
@@ -138,7 +137,7 @@ def test_past_its_own_count_of_the_lease_a_dispatcher_asks_before_it_writes(rig)
 
 
 def test_a_stale_owner_that_still_writes_is_fenced(rig):
-    """F4, INV-5: the refusal is recorded; the owner drops the shards and asks whether it lives."""
+    """INV-5: the refusal is recorded; the owner drops the shards and asks whether it lives."""
     schedule = rig.schedule(timetable=every("10s"))
     dispatcher = rig.dispatcher()
     rig.run("9s")
@@ -159,7 +158,7 @@ def test_a_stale_owner_that_still_writes_is_fenced(rig):
 
 
 def test_an_order_that_arrives_after_it_was_given_up_is_noticed(rig):
-    """F5, INV-26: what we own and do not know of, nobody would fire."""
+    """INV-26: what we own and do not know of, nobody would fire."""
     dispatcher = rig.dispatcher()
     rig.run("20s")
     stray = LeaseKey(MAINTENANCE.shard + 1, MAINTENANCE.lane)
@@ -172,7 +171,7 @@ def test_an_order_that_arrives_after_it_was_given_up_is_noticed(rig):
 
 
 def test_a_new_incarnation_makes_everybody_join_anew(rig):
-    """F4: after a restored backup nobody's lease means anything."""
+    """After a restored backup nobody's lease means anything."""
     dispatcher = rig.dispatcher()
     rig.run("5s")
     before = dispatcher.member
@@ -185,7 +184,7 @@ def test_a_new_incarnation_makes_everybody_join_anew(rig):
 
 
 def test_takeover_replays_everything_that_exists(rig):
-    """F5: also what fell due while nobody was there, by each schedule's policy."""
+    """Also what fell due while nobody was there, by each schedule's policy."""
     delayed = [rig.delay(number * SECOND, f"r{number}") for number in range(1, 30)]
     record = rig.schedule(timetable=every("1m"), misfire=Misfire("all"))
     rig.advance(10 * MINUTE + 30 * SECOND)
@@ -197,7 +196,7 @@ def test_takeover_replays_everything_that_exists(rig):
 
 
 def test_everybody_computes_the_same_even_assignment():
-    """F5: no leader; each gets at most its share."""
+    """No leader; each gets at most its share."""
     members = [MemberId(number) for number in (3, 7, 12)]
     owners = assign(members, 64)
     loads = {
@@ -211,7 +210,7 @@ def test_everybody_computes_the_same_even_assignment():
 
 
 def test_a_member_that_goes_moves_little_else():
-    """F5: most shards of those who stay, stay."""
+    """Most shards of those who stay, stay."""
     members = [MemberId(number) for number in range(1, 6)]
     before, after = assign(members, 64), assign(members[:-1], 64)
     moved = [

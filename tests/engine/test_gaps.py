@@ -1,4 +1,4 @@
-"""What can wait is done between live work, and does not starve where there is no room (M3)."""
+"""What can wait is done between live work, and does not starve where there is no room."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_it_is_asked_again_when_live_work_was_fired(clock):
 
 
 def test_where_there_is_never_room_a_share_of_the_time_is_taken(clock):
-    """M3: the reserved minimum."""
+    """The reserved minimum."""
     due = [None]
     gaps = gaps_after_a_step(clock, due)
     due[0] = clock.monotonic_us()

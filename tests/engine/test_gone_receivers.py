@@ -1,4 +1,4 @@
-"""A receiver that wants no more (410): its run has failed, and its schedule is paused (S6)."""
+"""A receiver that wants no more (410): its run has failed, and its schedule is paused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rig(rig):
 
 
 def test_a_schedule_whose_receiver_wants_no_more_is_paused_and_says_so(rig):
-    """S6: after one answer, with the reason and an audit entry; it doesn't fail for ever."""
+    """After one answer, with the reason and an audit entry; it doesn't fail for ever."""
     record = rig.schedule(timetable=every("5m"))
     rig.worker(Known("report")).executor.does(GONE)
     rig.run("6m")
@@ -46,7 +46,7 @@ def test_a_schedule_whose_receiver_wants_no_more_is_paused_and_says_so(rig):
 
 
 def test_one_that_was_edited_since_may_call_somebody_else(rig):
-    """S6, S4: it is left alone."""
+    """It is left alone."""
     record = rig.schedule(timetable=every("5m"))
     shop = rig.worker(Known("report"))
     rig.run("5m1s")
@@ -63,7 +63,7 @@ def test_one_that_was_edited_since_may_call_somebody_else(rig):
 
 
 def test_a_run_that_was_given_other_arguments_speaks_for_itself_alone(rig):
-    """S6, B3: somebody edited a dead run, and its receiver is not the schedule's."""
+    """Somebody edited a dead run, and its receiver is not the schedule's."""
     record = rig.schedule(timetable=every("1h"))
     policy = TaskPolicy(retry=Retry(attempts=1))
     shop = rig.worker(Known("report", policy))
@@ -81,7 +81,7 @@ def test_a_run_that_was_given_other_arguments_speaks_for_itself_alone(rig):
 
 
 def test_one_whose_times_alone_were_edited_still_calls_the_same(rig):
-    """S6: it would be refused at its next run."""
+    """It would be refused at its next run."""
     record = rig.schedule(timetable=every("5m"))
     shop = rig.worker(Known("report"))
     rig.run("5m1s")
@@ -97,7 +97,7 @@ def test_one_whose_times_alone_were_edited_still_calls_the_same(rig):
 
 
 def test_other_failures_pause_nothing(rig):
-    """S6: a task that gives up has its own reasons."""
+    """A task that gives up has its own reasons."""
     record = rig.schedule(timetable=every("5m"))
     shop = rig.worker(Known("report"))
     shop.executor.does(GaveUp(Reason.GAVE_UP, "enough"))
@@ -108,7 +108,6 @@ def test_other_failures_pause_nothing(rig):
 
 
 def test_a_run_without_a_schedule_has_nothing_to_pause(rig):
-    """S6."""
     run = rig.enqueue()
     rig.worker(Known("remind")).executor.does(GONE)
     rig.run("1s")
@@ -118,7 +117,7 @@ def test_a_run_without_a_schedule_has_nothing_to_pause(rig):
 
 
 def test_a_store_that_is_away_is_told_when_it_is_back(rig):
-    """S6, INV-26: the run is settled already, and the schedule is paused later."""
+    """INV-26: the run is settled already, and the schedule is paused later."""
     record = rig.schedule(timetable=every("1h"))
     shop = rig.worker(Known("report"))
     shop.executor.does(GONE)

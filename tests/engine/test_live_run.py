@@ -49,7 +49,7 @@ def lines(rig, shop):
 
 
 def test_an_attempt_writes_a_bounded_log(rig, shop, live):
-    """L4: the last line says that more are left out."""
+    """The last line says that more are left out."""
     for number in range(LINES_PER_ATTEMPT_MAX + 50):
         live.write("info", f"line {number}")
     found = lines(rig, shop)
@@ -73,7 +73,7 @@ def test_a_report_that_can_not_be_stored_takes_no_other_along(rig):
 
 
 def test_a_line_is_bounded_and_storable(rig, shop, live):
-    """L4, D4: whatever a task writes."""
+    """Whatever a task writes."""
     live.write("info", "x" * (LINE_LENGTH_MAX + 1))
     live.write("a very long level indeed", "a\x00b\ud800")
 
@@ -83,7 +83,7 @@ def test_a_line_is_bounded_and_storable(rig, shop, live):
 
 
 def test_lines_may_be_written_from_many_threads(rig, shop, live):
-    """R5: tasks have threads of their own."""
+    """Tasks have threads of their own."""
     threads = [
         threading.Thread(target=lambda: [live.write("info", "x") for _ in range(50)])
         for _ in range(8)
@@ -100,13 +100,13 @@ def test_lines_may_be_written_from_many_threads(rig, shop, live):
     "progress", [Progress(-1), Progress(1 << 63), Progress(1, -5), Progress(True)]
 )
 def test_progress_that_is_no_count_is_refused(live, progress):
-    """L6: in the task's own code, and not later in the store."""
+    """In the task's own code, and not later in the store."""
     with pytest.raises(UsageError):
         live.advance(progress)
 
 
 def test_a_checkpoint_is_stored_before_the_call_returns(rig, shop, live):
-    """R5: and a later attempt reads it."""
+    """And a later attempt reads it."""
     run = shop.works[0].claimed.record.id
 
     assert live.saved("") is None
@@ -125,13 +125,13 @@ def test_a_checkpoint_is_stored_before_the_call_returns(rig, shop, live):
     [("x" * 201, "1"), ("", "x" * (CHECKPOINT_BYTES_MAX + 1)), ("", "ü" * 200_000), ("a\x00", "1")],
 )
 def test_a_checkpoint_that_can_not_be_kept_is_refused(live, partition, state):
-    """L4: a limit on everything."""
+    """A limit on everything."""
     with pytest.raises(UsageError):
         live.save(partition, state)
 
 
 def test_a_checkpoint_of_a_run_that_is_no_longer_ours_is_refused(rig, shop, live):
-    """R4: the code learns that it must stop."""
+    """The code learns that it must stop."""
     rig.advance(60 * SECOND)
     rig.dispatcher()
     rig.workers.clear()
@@ -144,7 +144,7 @@ def test_a_checkpoint_of_a_run_that_is_no_longer_ours_is_refused(rig, shop, live
 
 
 def test_a_checkpoint_saved_by_another_thread_meanwhile_is_not_forgotten(shop, live):
-    """R5: what was read before it was saved does not take its place."""
+    """What was read before it was saved does not take its place."""
     live.save("", "1")
     saver = threading.Thread(target=live.save, args=("", "2"))
 
@@ -160,7 +160,7 @@ def test_a_checkpoint_saved_by_another_thread_meanwhile_is_not_forgotten(shop, l
 
 
 def test_saving_a_checkpoint_is_progress(rig):
-    """R5: a stall limit watches both."""
+    """A stall limit watches both."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", TaskPolicy(stall_us=10 * SECOND)))
     for number in range(5):
@@ -171,7 +171,7 @@ def test_saving_a_checkpoint_is_progress(rig):
 
 
 def test_a_secret_appears_neither_in_lines_nor_in_progress(rig, shop, live):
-    """L3: also in a line that was written before it was known to be one."""
+    """Also in a line that was written before it was known to be one."""
     live.write("info", "token=hunter2 early")
     live.conceal("hunter2")
     live.write("info", "token=hunter2 late")
@@ -198,7 +198,7 @@ def test_a_secret_appears_neither_in_lines_nor_in_progress(rig, shop, live):
     ],
 )
 def test_a_secret_appears_in_no_end(end, expected):
-    """L3: neither in an error nor in a result."""
+    """Neither in an error nor in a result."""
     concealer = Redactor()
     concealer.add("hunter2")
 
@@ -206,7 +206,7 @@ def test_a_secret_appears_in_no_end(end, expected):
 
 
 def test_a_secret_is_hidden_in_every_way_it_may_be_written():
-    """L3: inside JSON, quoted, as a number, as a part of another."""
+    """Inside JSON, quoted, as a number, as a part of another."""
     concealer = Redactor()
     for secret in ('a"b\n', "1234", "1234567", ""):
         concealer.add(secret)
@@ -220,7 +220,7 @@ def test_a_secret_is_hidden_in_every_way_it_may_be_written():
 
 
 def test_the_beginning_of_a_secret_at_the_end_of_a_cut_text_is_hidden():
-    """L4: however much of it is left."""
+    """However much of it is left."""
     concealer, secret = Redactor(), "hunter2-is-secret"
     concealer.add(secret)
     cut = ["token " + secret[:length] for length in range(1, len(secret))]
@@ -229,7 +229,7 @@ def test_the_beginning_of_a_secret_at_the_end_of_a_cut_text_is_hidden():
 
 
 def test_a_message_that_was_shortened_elsewhere_hides_what_begins_there():
-    """L4: errors of calls show the beginning of what was given."""
+    """Errors of calls show the beginning of what was given."""
     concealer, secret = Redactor(), "hunter2-is-secret"
     concealer.add(secret)
     values = ["x" * position + secret + "x" * 100 for position in range(100, 121)]
@@ -241,7 +241,7 @@ def test_a_message_that_was_shortened_elsewhere_hides_what_begins_there():
 
 
 def test_a_line_is_cut_after_secrets_are_left_out(live):
-    """L4: at the very place where it is cut, too."""
+    """At the very place where it is cut, too."""
     live.conceal("hunter2-is-secret")
     for before in range(LINE_LENGTH_MAX - 20, LINE_LENGTH_MAX + 1):
         live.write("info", "x" * before + "hunter2-is-secret")
@@ -252,7 +252,7 @@ def test_a_line_is_cut_after_secrets_are_left_out(live):
 
 
 def test_a_secret_with_what_no_store_holds_is_hidden_in_what_was_made_of_it(live):
-    """L4: NUL is replaced in errors and lines."""
+    """NUL is replaced in errors and lines."""
     live.conceal("hunter2\x00is-secret")
     live.write("info", "hunter2\N{REPLACEMENT CHARACTER}is-secret")
 
@@ -260,7 +260,7 @@ def test_a_secret_with_what_no_store_holds_is_hidden_in_what_was_made_of_it(live
 
 
 def test_what_an_executor_says_goes_through_the_concealer(rig, shop, live):
-    """L3: executors need not think of it."""
+    """Executors need not think of it."""
     live.conceal("hunter2")
     run = shop.works[0].claimed.record.id
     shop.end(Failed("no hunter2"))
@@ -306,7 +306,7 @@ def raising():
 
 
 def test_the_inline_executor_runs_code_at_once(rig):
-    """R7: sync and async code, to its end, in virtual time."""
+    """Sync and async code, to its end, in virtual time."""
     assert "7" == inline(rig, lambda: 7).result
     assert '{"done":true}' == inline(Rig(), coroutine).result
     failed = inline(Rig(), raising)
@@ -314,7 +314,7 @@ def test_the_inline_executor_runs_code_at_once(rig):
 
 
 def test_the_inline_executor_works_where_a_loop_is_running():
-    """R7: a test may itself be a coroutine."""
+    """A test may itself be a coroutine."""
 
     async def test():
         return inline(Rig(), coroutine)
@@ -323,7 +323,7 @@ def test_the_inline_executor_works_where_a_loop_is_running():
 
 
 def test_arguments_that_do_not_fit_end_an_inline_run(rig):
-    """R7: no code was begun."""
+    """No code was begun."""
 
     class Unfit(Known):
         def prepare(self, claimed, live):
@@ -338,7 +338,7 @@ def test_arguments_that_do_not_fit_end_an_inline_run(rig):
 
 
 def test_the_stores_clock_is_told_by_the_best_answer():
-    """R2: a slow answer does not spoil what a quick one has told."""
+    """A slow answer does not spoil what a quick one has told."""
     clock = ManualClock()
     time = StoreTime(clock)
 
@@ -358,7 +358,7 @@ def test_the_stores_clock_is_told_by_the_best_answer():
 
 
 def test_whose_permission_is_on_the_way_has_begun(rig, shop, live):
-    """E2: who ends the attempt meanwhile can't know whether its code goes on with the effect."""
+    """Who ends the attempt meanwhile can't know whether its code goes on with the effect."""
     permit, seen = rig.store.begin_effect, []
 
     def answer_late(order):
@@ -373,7 +373,7 @@ def test_whose_permission_is_on_the_way_has_begun(rig, shop, live):
 
 @pytest.mark.parametrize("is_away", [True, False])
 def test_whose_permission_never_came_has_not_begun(rig, shop, live, is_away):
-    """E2: its code knows that, and has done nothing."""
+    """Its code knows that, and has done nothing."""
 
     def refuse(order):
         if is_away:

@@ -87,7 +87,6 @@ def run(
 
 
 def test_it_waits_as_long_as_the_service_wants_and_stops_in_good_order():
-    """R9, P3."""
     service, waiting, _ = run()
 
     assert [SECOND] * 4 == waiting.waits
@@ -96,7 +95,7 @@ def test_it_waits_as_long_as_the_service_wants_and_stops_in_good_order():
 
 @pytest.mark.parametrize("wait_us", [0, -SECOND], ids=["now", "overdue"])
 def test_who_is_busy_hears_the_bell_all_the_same(wait_us: int):
-    """P1, F6: what it is rung for may be due before what it is busy with is over."""
+    """What it is rung for may be due before what it is busy with is over."""
     service, waiting, _ = run(wait_us=wait_us)
 
     assert [0] * 4 == waiting.waits
@@ -104,7 +103,7 @@ def test_who_is_busy_hears_the_bell_all_the_same(wait_us: int):
 
 
 def test_an_error_that_nobody_foresaw_does_not_end_the_service():
-    """R10: it is told, and the service goes on after a moment."""
+    """It is told, and the service goes on after a moment."""
     service, _, recorder = run(ValueError("a defect"))
 
     assert (5, 1) == (service.ticks, service.stops)
@@ -115,7 +114,7 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_service():
 
 
 def test_a_store_of_another_age_ends_it_in_good_order():
-    """D5: trying again changes nothing."""
+    """Trying again changes nothing."""
     clock = ManualClock()
     service = Counting(clock, SchemaMismatch("memory", "is older", "migrate it"))
     loop = Loop(service, Waiting(clock), clock)
@@ -126,7 +125,7 @@ def test_a_store_of_another_age_ends_it_in_good_order():
 
 
 def test_on_the_real_clock_a_wake_up_makes_a_near_run_punctual():
-    """F6: written by another thread for the near future; and the end is an orderly one (R9)."""
+    """Written by another thread for the near future; and the end is an orderly one."""
     clock = SystemClock()
     store = MemoryStore(clock)
     wakeups = store.wakeups()
@@ -149,7 +148,7 @@ def test_on_the_real_clock_a_wake_up_makes_a_near_run_punctual():
 
 
 def test_on_the_real_clock_an_end_from_another_thread_wakes_its_worker():
-    """R4, R9: it is finished at once, and a drained worker ends its loop by itself."""
+    """It is finished at once, and a drained worker ends its loop by itself."""
     clock = SystemClock()
     store = MemoryStore(clock)
     wakeups = store.wakeups(MemberKind.WORKER)

@@ -35,7 +35,7 @@ def paused(rig, until, missed, **parts):
 
 
 def test_a_pause_ends_by_itself(rig):
-    """M1, S3: from the moment it was paused until; what fell into it is skipped, on record."""
+    """From the moment it was paused until; what fell into it is skipped, on record."""
     record = paused(rig, "3m30s", Missed.SKIP)
     rig.dispatcher()
     rig.run("5m10s")
@@ -48,7 +48,7 @@ def test_a_pause_ends_by_itself(rig):
 
 
 def test_what_dead_workers_held_is_settled_and_pauses_end_however_much_is_due(rig):
-    """INV-21, M1: under sustained load, too; there they matter most."""
+    """INV-21: under sustained load, too; there they matter most."""
     paused(rig, "60s", Missed.SKIP)
     rig.dispatcher(batch_max=1, batch_backlog_min=1, batches_per_tick=1)
     run = rig.enqueue()
@@ -83,7 +83,7 @@ def test_who_loses_the_maintenance_lease_while_settling_prunes_no_more(rig):
 
 
 def test_what_falls_due_as_the_pause_ends_is_run(rig):
-    """M1: paused until 08:03 means that 08:03 runs, however late somebody looks."""
+    """Paused until 08:03 means that 08:03 runs, however late somebody looks."""
     record = paused(rig, "3m", Missed.SKIP)
     rig.dispatcher()
     rig.run("4m10s")
@@ -92,7 +92,7 @@ def test_what_falls_due_as_the_pause_ends_is_run(rig):
 
 
 def test_resuming_by_the_misfire_policy_makes_up_for_the_pause(rig):
-    """M1: as after an outage."""
+    """As after an outage."""
     record = paused(rig, "3m30s", Missed.MISFIRE)
     rig.dispatcher()
     rig.run("4m10s")
@@ -102,7 +102,6 @@ def test_resuming_by_the_misfire_policy_makes_up_for_the_pause(rig):
 
 
 def test_one_schedule_that_can_not_be_resumed_does_not_stop_the_others(rig):
-    """T7."""
     bad = paused(rig, "1m", Missed.SKIP, name="bad")
     good = rig.schedule("good", timetable=every("1m"))
     good = rig.change(good, decide_pause(good, reason=None, until=rig.at("1m"), missed=Missed.SKIP))
@@ -122,7 +121,6 @@ def local_schedule(rig, zones, name="local"):
 
 
 def test_the_first_dispatcher_notes_its_release(rig):
-    """T3."""
     rig.dispatcher(zones=OLD_RULES)
     rig.run("5s")
 
@@ -130,7 +128,7 @@ def test_the_first_dispatcher_notes_its_release(rig):
 
 
 def test_newer_rules_move_pending_instants_and_say_which(rig):
-    """T3, FAULT-18: recomputed from intent; told, and in the audit trail."""
+    """FAULT-18: recomputed from intent; told, and in the audit trail."""
     moving = local_schedule(rig, OLD_RULES)
     staying = rig.schedule("staying", timetable=every("1h"))
     rig.store.note_tzdata("2026a")
@@ -153,7 +151,7 @@ def test_newer_rules_move_pending_instants_and_say_which(rig):
 
 
 def test_a_schedule_goes_on_by_the_new_rules(rig):
-    """T3: what it fires next is computed under our release, too."""
+    """What it fires next is computed under our release, too."""
     record = local_schedule(rig, OLD_RULES)
     rig.store.note_tzdata("2026a")
     almost_noon = tzif((4 * 3600 - 60, False, "BBB"))
@@ -165,7 +163,7 @@ def test_a_schedule_goes_on_by_the_new_rules(rig):
 
 
 def test_many_pages_are_walked(rig):
-    """T3: bounded pages, crowds at one instant included."""
+    """Bounded pages, crowds at one instant included."""
     for number in range(40):
         local_schedule(rig, OLD_RULES, f"local{number}")
     for number in range(40):
@@ -179,7 +177,7 @@ def test_many_pages_are_walked(rig):
 
 
 def test_a_dispatcher_with_older_rules_owns_nothing_and_says_so(rig):
-    """T3: it would compute by rules that the fleet has left behind."""
+    """It would compute by rules that the fleet has left behind."""
     local_schedule(rig, OLD_RULES)
     old = rig.dispatcher(zones=OLD_RULES)
     rig.run("5s")
@@ -195,7 +193,7 @@ def test_a_dispatcher_with_older_rules_owns_nothing_and_says_so(rig):
 
 
 def test_beside_older_dispatchers_the_walk_is_made_twice(rig):
-    """T3: what they fired during the first walk was put forward by the old rules."""
+    """What they fired during the first walk was put forward by the old rules."""
     rig.dispatcher(zones=OLD_RULES)
     rig.run("5s")
     rig.dispatcher(zones=NEW_RULES)
@@ -205,7 +203,7 @@ def test_beside_older_dispatchers_the_walk_is_made_twice(rig):
 
 
 def test_history_is_pruned_by_age(rig):
-    """D6: in bounded batches, once a minute."""
+    """In bounded batches, once a minute."""
     for number in range(5):
         rig.delay(HOUR, f"r{number}", key=f"k{number}")
         rig.store.cancel_delayed(cancel(f"k{number}"))
@@ -223,7 +221,6 @@ def test_history_is_pruned_by_age(rig):
 
 
 def test_a_deleted_schedule_can_be_restored_until_its_retention_is_over(rig):
-    """S3, D6."""
     record = rig.schedule()
     rig.change(record, decide_delete(record, None))
     retention = replace(RETENTION_DEFAULT, deleted_schedules_us=10 * MINUTE)
@@ -238,7 +235,7 @@ def test_a_deleted_schedule_can_be_restored_until_its_retention_is_over(rig):
 
 
 def test_only_the_owner_of_maintenance_looks_after_the_store(rig):
-    """F4: one owner, fenced."""
+    """One owner, fenced."""
     rig.dispatcher()
     rig.dispatcher()
     rig.run("10s")
@@ -251,7 +248,7 @@ def test_only_the_owner_of_maintenance_looks_after_the_store(rig):
 
 
 def test_the_audit_trail_is_sealed_by_the_owner_of_maintenance(rig):
-    """A2: once a minute, in bounded batches until all of it is sealed."""
+    """Once a minute, in bounded batches until all of it is sealed."""
     for number in range(5):
         rig.schedule(f"s{number}")
     rig.dispatcher(seal_limit=2)

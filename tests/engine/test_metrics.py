@@ -1,4 +1,4 @@
-"""What a process counts of itself, and the port at which it tells it (V2, L1)."""
+"""What a process counts of itself, and the port at which it tells it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ def test_events_are_counted_and_passed_on_to_whoever_hears_them():
 
 
 def test_names_that_callers_make_up_fill_nothing():
-    """L6."""
     counting = CountingTelemetry(Recorder())
     for number in range(TASKS_MAX + 5):
         counting.emit(ended(task=f"exec:{number}"))
@@ -74,7 +73,6 @@ def test_names_that_callers_make_up_fill_nothing():
 
 
 def test_what_somebody_wrote_does_not_forge_a_number():
-    """L4."""
     metric = Metric("duly_example", "gauge", "An example.", ("name",))
     measured = Measured((metric,))
     measured.note(metric, 0.5, 'a"} 1\nduly_early_fires 9\\')
@@ -86,7 +84,7 @@ def test_what_somebody_wrote_does_not_forge_a_number():
 
 
 def test_a_dispatchers_lateness_is_spread_over_its_buckets():
-    """V2: each fire in every bucket that it is not above."""
+    """Each fire in every bucket that it is not above."""
     statistics = Statistics(fired=3, runs=2)
     statistics.note_lateness([100, 5_000, 3_600_000_000])
     measured = Measured(DISPATCHER_METRICS)
@@ -104,7 +102,7 @@ def test_a_dispatchers_lateness_is_spread_over_its_buckets():
 
 
 def test_a_port_answers_this_machine_about_nothing_else():
-    """L1: by its own names only, so that no page elsewhere can read it in a browser."""
+    """By its own names only, so that no page elsewhere can read it in a browser."""
     metric = Metric("duly_example", "gauge", "An example.")
     measured = Measured((metric,))
     measured.note(metric, 1)

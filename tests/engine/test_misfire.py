@@ -35,7 +35,7 @@ def outage(rig, policy, length="10m30s", **parts):
 
 
 def test_skip_runs_nothing_that_was_missed(rig):
-    """M1, INV-9: the one within its grace is on time; the others are skipped, on record."""
+    """INV-9: the one within its grace is on time; the others are skipped, on record."""
     record = outage(rig, Misfire("skip", grace="60s"))
 
     assert [60, 600] == rig.instants(record)
@@ -51,7 +51,7 @@ def test_skip_runs_nothing_that_was_missed(rig):
 
 
 def test_latest_runs_the_newest_for_all_that_was_missed(rig):
-    """M1, INV-9."""
+    """INV-9."""
     record = outage(rig, Misfire("latest", grace="5s"))
     runs = rig.runs(record)
 
@@ -61,7 +61,7 @@ def test_latest_runs_the_newest_for_all_that_was_missed(rig):
 
 
 def test_all_runs_everything_that_was_missed(rig):
-    """M1, INV-9."""
+    """INV-9."""
     record = outage(rig, Misfire("all", grace="5s"))
 
     assert [60 * minute for minute in range(1, 11)] == rig.instants(record)
@@ -69,7 +69,7 @@ def test_all_runs_everything_that_was_missed(rig):
 
 
 def test_the_bounds_of_all_are_honoured(rig):
-    """M1: at most so many, the newest; the others are skipped with the reason."""
+    """At most so many, the newest; the others are skipped with the reason."""
     record = outage(rig, Misfire("all", grace="5s", at_most=3))
 
     assert [60, 480, 540, 600] == rig.instants(record)
@@ -77,7 +77,6 @@ def test_the_bounds_of_all_are_honoured(rig):
 
 
 def test_what_is_too_old_is_skipped(rig):
-    """M1."""
     record = outage(rig, Misfire("latest", grace="5s", not_older="10s"))
 
     assert [60] == rig.instants(record)
@@ -87,7 +86,7 @@ def test_what_is_too_old_is_skipped(rig):
 @pytest.mark.parametrize("policy", ["skip", "latest", "all"])
 @pytest.mark.parametrize("missed", [0, 1, 2, 101])
 def test_every_occurrence_of_an_outage_has_a_verdict(rig, policy, missed):
-    """M1, FAULT-17: run, skipped or owed, with no holes; and the live timer goes on."""
+    """FAULT-17: run, skipped or owed, with no holes; and the live timer goes on."""
     record = outage(rig, Misfire(policy, grace="5s"), length=f"{missed + 1}m30s")
     kinds = verdicts(rig, record, range(1, missed + 2))
 
@@ -100,7 +99,7 @@ def test_every_occurrence_of_an_outage_has_a_verdict(rig, policy, missed):
 
 
 def test_catch_up_drains_at_its_rate(rig):
-    """F8, INV-9: a backlog does not flood the queue."""
+    """INV-9: a backlog does not flood the queue."""
     record = rig.schedule(timetable=every("1s"), misfire=Misfire("all", grace="5s"))
     rig.advance(2000 * SECOND)
     dispatcher = rig.dispatcher(catch_up_per_second=50)
@@ -120,7 +119,7 @@ def test_catch_up_drains_at_its_rate(rig):
 
 
 def test_live_work_is_punctual_while_catch_up_drains(rig):
-    """F8, M3: the live timer jumps ahead at once and never queues behind its backlog."""
+    """The live timer jumps ahead at once and never queues behind its backlog."""
     old = [
         rig.schedule(f"old{number}", timetable=every("1s"), misfire=Misfire("all", grace="5s"))
         for number in range(5)
@@ -144,7 +143,7 @@ def test_live_work_is_punctual_while_catch_up_drains(rig):
 
 
 def test_ranges_take_turns(rig):
-    """M3: a long backlog of one schedule does not hold up another's short one."""
+    """A long backlog of one schedule does not hold up another's short one."""
     rig.schedule("long", timetable=every("1s"), misfire=Misfire("all", grace="5s"))
     short = rig.schedule("short", timetable=every("10m"), misfire=Misfire("all", grace="5s"))
     rig.advance(HOUR)
@@ -155,7 +154,7 @@ def test_ranges_take_turns(rig):
 
 
 def test_the_near_future_is_loaded_before_the_backlog(rig):
-    """F8: after an outage the first page that is read is what falls due next."""
+    """After an outage the first page that is read is what falls due next."""
     for number in range(300):
         rig.delay((1 + number) * SECOND, f"r{number}")
     rig.schedule("fresh", timetable=every("1h"))
@@ -167,7 +166,7 @@ def test_the_near_future_is_loaded_before_the_backlog(rig):
 
 
 def test_a_large_backlog_does_not_keep_fresh_work_waiting(rig):
-    """F8: the near future is loaded first, and goes first."""
+    """The near future is loaded first, and goes first."""
     for number in range(3000):
         rig.delay((1 + number % 60) * SECOND, f"r{number}")
     fresh = rig.schedule("fresh", timetable=every("1h"))
@@ -182,7 +181,7 @@ def test_a_large_backlog_does_not_keep_fresh_work_waiting(rig):
 
 @pytest.mark.parametrize(("each_us", "most"), [(1000, 30), (10, 200), (0, 200)])
 def test_the_backlog_is_fired_in_parts_that_take_a_moment(rig, each_us, most):
-    """F8, INV-22: what falls due meanwhile is late by as much as a part takes."""
+    """INV-22: what falls due meanwhile is late by as much as a part takes."""
     for number in range(600):
         rig.delay(SECOND, f"r{number}")
     rig.advance(HOUR)
@@ -202,7 +201,7 @@ def test_the_backlog_is_fired_in_parts_that_take_a_moment(rig, each_us, most):
 
 
 def test_ranges_that_are_not_due_yet_do_not_hide_those_that_are(rig):
-    """F8, M3, P3: a full page of them is passed over, and nobody spins."""
+    """A full page of them is passed over, and nobody spins."""
     crowd = [
         rig.schedule(f"j{number}", timetable=every("1h"), jitter_us=72 * HOUR)
         for number in range(120)

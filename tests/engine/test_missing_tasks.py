@@ -1,4 +1,4 @@
-"""A task whose code is gone: its runs are put off, then dead, and its schedule is paused (S6)."""
+"""A task whose code is gone: its runs are put off, then dead, and its schedule is paused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rig(rig):
 
 
 def test_a_run_of_an_unknown_task_is_put_off_for_longer_each_time(rig):
-    """S6: it costs nothing of its budget, and uses up no attempt."""
+    """It costs nothing of its budget, and uses up no attempt."""
     run = rig.enqueue()
     rig.worker(Known("other"), unknown_grace_us=900 * SECOND)
     rig.run("6m")
@@ -46,7 +46,7 @@ def test_a_run_of_an_unknown_task_is_put_off_for_longer_each_time(rig):
 
 
 def test_a_worker_that_knows_the_task_gets_it_as_its_first_attempt(rig):
-    """S6: whoever has the code takes it, soon after it has come."""
+    """Whoever has the code takes it, soon after it has come."""
     run = rig.enqueue()
     rig.worker(Known("other"))
     rig.run("20s")
@@ -59,7 +59,7 @@ def test_a_worker_that_knows_the_task_gets_it_as_its_first_attempt(rig):
 
 
 def test_a_worker_without_the_code_does_not_stand_in_the_way_of_one_that_has_it(rig):
-    """R8, S6: each run is taken in vain once at most, and goes back at once."""
+    """Each run is taken in vain once at most, and goes back at once."""
     lacks, knows = rig.worker(Known("other")), rig.worker(Known("remind"))
     knows.executor.does(Succeeded())
     rig.run("1s")
@@ -75,7 +75,7 @@ def test_a_worker_without_the_code_does_not_stand_in_the_way_of_one_that_has_it(
 
 
 def test_what_others_serve_is_asked_once_a_minute_and_learned_anew(rig):
-    """R8: while runs of the task are there all the time."""
+    """While runs of the task are there all the time."""
     lacks, knows = rig.worker(Known("other")), rig.worker(Known("remind"), slots=1)
     rig.run("1s")
     for number in range(20):
@@ -88,7 +88,7 @@ def test_what_others_serve_is_asked_once_a_minute_and_learned_anew(rig):
 
 
 def test_what_is_behind_runs_of_unknown_tasks_is_found_at_once(rig):
-    """R8: a full hand of what others serve does not hide what is ours."""
+    """A full hand of what others serve does not hide what is ours."""
     rig.worker(Known("remind"), slots=1)
     lacks = rig.worker(Known("other"), slots=10)
     rig.run("1s")
@@ -103,7 +103,7 @@ def test_what_is_behind_runs_of_unknown_tasks_is_found_at_once(rig):
 
 
 def test_what_is_behind_runs_of_tasks_that_nobody_serves_is_found_soon(rig):
-    """R8, S6: those come back again and again, and fill the queue's limit each time."""
+    """Those come back again and again, and fill the queue's limit each time."""
     urgent = Call(task="gone", arguments="{}", priority=0)
     for number in range(60):
         rig.enqueue(f"r{number}", call=urgent)
@@ -115,7 +115,7 @@ def test_what_is_behind_runs_of_tasks_that_nobody_serves_is_found_soon(rig):
 
 
 def test_who_serves_another_queue_does_not_serve_this_one(rig):
-    """S6: a run that nobody will ever take ends among the dead, and says so."""
+    """A run that nobody will ever take ends among the dead, and says so."""
     run = rig.enqueue()
     rig.worker(Known("other"))
     rig.worker(Known("remind"), queues=("elsewhere",))
@@ -125,7 +125,7 @@ def test_who_serves_another_queue_does_not_serve_this_one(rig):
 
 
 def test_a_task_that_was_served_a_moment_ago_has_its_grace(rig):
-    """S6: a fleet that is restarted one by one buries nothing, however often a run went back."""
+    """A fleet that is restarted one by one buries nothing, however often a run went back."""
     rig.worker(Known("other"))
     knows = rig.worker(Known("remind"), slots=1)
     rig.run("1s")
@@ -167,7 +167,7 @@ def test_missing_tasks_never_keep_a_worker_from_beating(rig):
 
 
 def test_what_is_left_of_them_when_a_worker_stops_goes_back(rig):
-    """R9, INV-24: it costs nothing."""
+    """INV-24: it costs nothing."""
     runs = [
         rig.enqueue(f"r{number}", call=Call(task=f"gone-{number}", arguments="{}"))
         for number in range(50)
@@ -209,7 +209,7 @@ def test_a_schedule_that_can_not_be_paused_stops_nobody(rig):
 
 
 def test_when_nobody_knows_the_task_its_run_is_dead_and_its_schedule_paused(rig):
-    """S6: with the reason, an event and an audit entry; nothing fails for ever."""
+    """With the reason, an event and an audit entry; nothing fails for ever."""
     record = rig.schedule(timetable=every("5m"))
     rig.worker(Known("other"))
     rig.run("5m10s")
@@ -230,7 +230,7 @@ def test_when_nobody_knows_the_task_its_run_is_dead_and_its_schedule_paused(rig)
 
 
 def test_it_is_not_dead_before_the_grace(rig):
-    """S6: a deployment takes a moment, during which nobody may know the task."""
+    """A deployment takes a moment, during which nobody may know the task."""
     run = rig.enqueue()
     rig.worker(Known("other"))
     rig.run("110s")
@@ -241,7 +241,7 @@ def test_it_is_not_dead_before_the_grace(rig):
 
 
 def test_a_task_that_was_known_before_has_its_grace_too(rig):
-    """S6: what counts is how long it was put off, and not how old the run is."""
+    """What counts is how long it was put off, and not how old the run is."""
     run = rig.enqueue()
     knew = rig.worker(Known("remind"))
     knew.executor.does(Failed("no luck", after_us=600 * SECOND))
@@ -257,7 +257,7 @@ def test_a_task_that_was_known_before_has_its_grace_too(rig):
 
 
 def test_a_claim_that_waits_for_an_answer_about_its_task_is_no_stray(rig):
-    """S6: it is named in beats until it is settled."""
+    """It is named in beats until it is settled."""
     run = rig.enqueue()
     shop = rig.worker(Known("other"))
     rig.run("2m")
@@ -271,7 +271,7 @@ def test_a_claim_that_waits_for_an_answer_about_its_task_is_no_stray(rig):
 
 
 def test_an_enqueued_run_of_an_unknown_task_has_no_schedule_to_pause(rig):
-    """S6: the run alone is dead."""
+    """The run alone is dead."""
     run = rig.enqueue()
     rig.worker(Known("other"))
     rig.run("5m")
@@ -282,7 +282,7 @@ def test_an_enqueued_run_of_an_unknown_task_has_no_schedule_to_pause(rig):
 
 
 def test_a_schedule_that_was_given_another_task_meanwhile_is_left_alone(rig):
-    """S6: only what depends on the missing code is paused."""
+    """Only what depends on the missing code is paused."""
     record = rig.schedule(timetable=every("5m"))
     rig.worker(Known("other"))
     rig.run("5m10s")
@@ -296,7 +296,7 @@ def test_a_schedule_that_was_given_another_task_meanwhile_is_left_alone(rig):
 
 
 def test_a_dead_run_can_be_tried_again_when_the_code_is_back(rig):
-    """B3, S6: as its first attempt."""
+    """As its first attempt."""
     run = rig.enqueue()
     rig.worker(Known("other"))
     rig.run("5m")

@@ -13,7 +13,7 @@ from tests.engine.rig import SECOND, Rig
 
 
 def test_a_short_absence_of_the_store_costs_lateness_only(rig):
-    """F5, INV-26: it goes on trying, says so once, and recovers by itself."""
+    """INV-26: it goes on trying, says so once, and recovers by itself."""
     record = rig.schedule(timetable=every("1s"))
     dispatcher = rig.dispatcher()
     rig.run("5500ms")
@@ -29,7 +29,7 @@ def test_a_short_absence_of_the_store_costs_lateness_only(rig):
 
 
 def test_a_long_absence_means_joining_anew(rig):
-    """F4: past our own count of the lease nothing is sent but a renewal."""
+    """Past our own count of the lease nothing is sent but a renewal."""
     record = rig.schedule(timetable=every("1s"))
     dispatcher = rig.dispatcher()
     rig.run("5500ms")
@@ -84,7 +84,7 @@ def test_a_lost_answer_loses_and_doubles_nothing(rig, operation, moment):
 
 
 def test_after_a_lost_answer_the_shards_are_read_at_once(rig):
-    """FAULT-8, F6: the next instants of what did fire are not left to the sweep."""
+    """FAULT-8: the next instants of what did fire are not left to the sweep."""
     schedules = [rig.schedule(f"s{number}", timetable=every("300ms")) for number in range(8)]
     rig.dispatcher()
     rig.run("5s")
@@ -118,7 +118,7 @@ def test_what_an_order_did_that_was_given_up_on_is_found_at_once(rig):
 
 
 def test_what_could_not_be_planned_is_tried_again_at_once(rig):
-    """F6: what was taken to be fired is not left to the sweep when its definition did not come."""
+    """What was taken to be fired is not left to the sweep when its definition did not come."""
     rig.dispatcher()
     rig.run("10500ms")
     record = rig.schedule(timetable=every("100ms"))
@@ -146,7 +146,7 @@ def test_any_call_may_fail(is_done):
 
 
 def test_leases_whose_release_was_not_answered_do_not_stay_without_an_owner(rig):
-    """F5: a dispatcher that is not sure asks the store what it owns."""
+    """A dispatcher that is not sure asks the store what it owns."""
     rig.dispatcher()
     rig.run("5s")
     rig.lines[0].loses.add("release_leases")
@@ -172,7 +172,7 @@ def test_a_dispatcher_that_can_not_say_good_bye_stops_all_the_same(rig):
 
 
 def test_a_store_of_another_age_is_not_tried_for_ever(rig):
-    """D5: an operator must act, so the tick raises."""
+    """An operator must act, so the tick raises."""
     dispatcher = rig.dispatcher()
 
     def refuse(command):

@@ -32,7 +32,7 @@ def talks(shop):
 
 
 def test_a_run_in_a_quiet_hour_is_taken_and_ended_at_once(rig):
-    """P1: nobody waits for others that do not come."""
+    """Nobody waits for others that do not come."""
     shop = rig.worker()
     shop.executor.does(Succeeded())
     rig.run("5s")
@@ -45,7 +45,7 @@ def test_a_run_in_a_quiet_hour_is_taken_and_ended_at_once(rig):
 
 
 def test_many_that_come_one_by_one_are_taken_and_ended_together(rig):
-    """P1: a thousand a second are one call for each pace, and none waits longer than a moment."""
+    """A thousand a second are one call for each pace, and none waits longer than a moment."""
     shop = rig.worker(slots=100)
     shop.executor.does(Succeeded())
     rig.run("5s")
@@ -70,7 +70,7 @@ def test_many_that_come_one_by_one_are_taken_and_ended_together(rig):
 
 
 def test_who_has_few_slots_and_much_to_do_does_not_wait(rig):
-    """P1: what is known to be there is taken as soon as there is room."""
+    """What is known to be there is taken as soon as there is room."""
     shop = rig.worker(slots=1)
     shop.executor.does(Succeeded())
     runs = [rig.enqueue(f"r{number}") for number in range(50)]
@@ -82,7 +82,7 @@ def test_who_has_few_slots_and_much_to_do_does_not_wait(rig):
 
 
 def test_what_is_to_end_does_not_wait(rig):
-    """R9: a worker that drains tells what it has to tell."""
+    """A worker that drains tells what it has to tell."""
     shop = rig.worker(slots=100)
     runs = [rig.enqueue(f"r{number}") for number in range(3 * AT_ONCE_MAX)]
     shop.worker.tick()
@@ -150,7 +150,7 @@ def busy(rig, shop):
 
 
 def test_what_has_ended_does_not_ring_before_it_can_be_told(rig):
-    """P1: the worker looks by itself when the time has come."""
+    """The worker looks by itself when the time has come."""
     bell = Bell()
     shop = rig.worker(slots=100, wakeups=bell)
     shop.executor.on_start = lambda work: work.began()
@@ -166,7 +166,7 @@ def test_what_has_ended_does_not_ring_before_it_can_be_told(rig):
 
 
 def test_an_end_that_makes_room_rings_at_once(rig):
-    """P1: behind it there is more, which waits."""
+    """Behind it there is more, which waits."""
     bell = Bell()
     shop = rig.worker(slots=3, wakeups=bell)
     shop.executor.on_start = lambda work: work.began()
@@ -178,7 +178,7 @@ def test_an_end_that_makes_room_rings_at_once(rig):
 
 
 def test_an_end_that_makes_room_in_its_queue_is_followed_by_the_next_at_once(rig):
-    """R7: though there was room for runs of other queues all the time."""
+    """Though there was room for runs of other queues all the time."""
     shop = rig.worker(slots=10, queue_limits={"default": 1})
     for number in range(3):
         rig.enqueue(f"r{number}")
@@ -191,7 +191,7 @@ def test_an_end_that_makes_room_in_its_queue_is_followed_by_the_next_at_once(rig
 
 
 def test_an_end_is_no_reason_to_ask_for_more(rig):
-    """P1: nothing was queued by it."""
+    """Nothing was queued by it."""
     shop = rig.worker()
     rig.enqueue()
     shop.worker.tick()

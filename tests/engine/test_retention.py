@@ -1,4 +1,4 @@
-"""Retention as people say it, and that it holds for whoever runs the product (D6, S3)."""
+"""Retention as people say it, and that it holds for whoever runs the product."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_what_is_not_said_is_kept_as_long_as_usual():
 
 
 def test_each_kind_of_history_has_its_own_time():
-    """D6: by age and by count, per state."""
+    """By age and by count, per state."""
     terms = ("succeeded=7d", "failed = forever", "skips=1w", "runs-per-schedule=1000")
     found = read_retention((*terms, "deleted-schedules=14d"))
 
@@ -50,13 +50,12 @@ def test_it_is_written_as_it_is_read():
     ],
 )
 def test_what_can_not_be_kept_is_refused(term, says):
-    """L6."""
     with pytest.raises(UsageError, match=says):
         read_retention((term,))
 
 
 def test_a_variable_wins_over_what_the_program_says(monkeypatch):
-    """D6: whoever runs it has the last word."""
+    """Whoever runs it has the last word."""
     app = duly.App("memory:", settings=duly.Settings(retention=("succeeded=7d", "failed=8d")))
     monkeypatch.setenv("DULY_RETENTION", "succeeded=2d, deleted-schedules=3d")
     found = app.retention
@@ -70,7 +69,7 @@ def test_a_variable_wins_over_what_the_program_says(monkeypatch):
 
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_a_dispatcher_is_told_what_holds(store, tmp_path, request):
-    """D6, S3: that it removes just that, the tests of maintenance show."""
+    """That it removes just that, the tests of maintenance show."""
     urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path / 'duly.db'}"}
     url = urls.get(store) or request.getfixturevalue("database")
     settings = duly.Settings(retention=("succeeded=1m", "deleted-schedules=forever"))

@@ -13,7 +13,7 @@ def _sweeps(rig, number=0):
 
 
 def test_what_is_recent_is_read_from_where_the_last_sweep_ended(rig):
-    """F3: not from the beginning of time, where the traces of what was fired lie."""
+    """Not from the beginning of time, where the traces of what was fired lie."""
     rig.schedule(timetable=every("1s"))
     rig.dispatcher()
     rig.run("10s")
@@ -27,7 +27,7 @@ def test_what_is_recent_is_read_from_where_the_last_sweep_ended(rig):
 
 
 def test_the_whole_past_of_every_shard_is_read_once_a_minute(rig):
-    """F4: a net under everything else, a shard at a time."""
+    """A net under everything else, a shard at a time."""
     rig.dispatcher()
     rig.run("10s")
     rig.lines[0].asked.clear()
@@ -39,7 +39,7 @@ def test_the_whole_past_of_every_shard_is_read_once_a_minute(rig):
 
 
 def test_what_somebody_forgot_long_ago_is_found_within_a_minute(rig):
-    """F6: it was loaded, and lost from memory without a trace."""
+    """It was loaded, and lost from memory without a trace."""
     dispatcher = rig.dispatcher()
     rig.run("10s")
     run_id = rig.delay(SECOND)
@@ -53,7 +53,7 @@ def test_what_somebody_forgot_long_ago_is_found_within_a_minute(rig):
 
 
 def test_an_heir_reads_the_past_of_its_shards_at_once(rig):
-    """F5: what fell due long before it came is fired within seconds."""
+    """What fell due long before it came is fired within seconds."""
     ids = [rig.delay(number * SECOND + SECOND) for number in range(8)]
     rig.advance(5 * MINUTE)
     rig.dispatcher()
@@ -63,7 +63,7 @@ def test_an_heir_reads_the_past_of_its_shards_at_once(rig):
 
 
 def test_a_past_that_is_too_long_to_walk_is_walked_shard_by_shard(rig):
-    """F8: a transaction held open elsewhere may have left a million traces."""
+    """A transaction held open elsewhere may have left a million traces."""
     ids = [rig.delay(number * SECOND + SECOND) for number in range(8)]
     rig.advance(5 * MINUTE)
     rig.dispatcher()
@@ -76,7 +76,7 @@ def test_a_past_that_is_too_long_to_walk_is_walked_shard_by_shard(rig):
 
 
 def test_a_past_that_nobody_can_walk_does_not_keep_fresh_work_waiting(rig):
-    """F1, M3: what falls due now is fired, although the net is torn."""
+    """What falls due now is fired, although the net is torn."""
     record = rig.schedule(timetable=every("1s"))
     rig.dispatcher()
     rig.lines[0].refuses["load_timers"] = lambda order: order.after is None and not order.is_whole
@@ -86,7 +86,7 @@ def test_a_past_that_nobody_can_walk_does_not_keep_fresh_work_waiting(rig):
 
 
 def test_a_crowd_larger_than_memory_fires_whole_and_holds_up_nobody_for_ever(rig):
-    """F8, P2: a part is loaded, fired, and the next part loaded."""
+    """A part is loaded, fired, and the next part loaded."""
     crowd = {rig.delay(10 * SECOND, f"of {number}") for number in range(300)}
     later = rig.delay(12 * SECOND, "later")
     dispatcher = rig.dispatcher(entries_max=50, load_page=20, batch_max=10)
@@ -98,7 +98,7 @@ def test_a_crowd_larger_than_memory_fires_whole_and_holds_up_nobody_for_ever(rig
 
 
 def test_a_large_store_is_looked_at_slice_by_slice_and_nothing_is_passed_over(rig, monkeypatch):
-    """F8: what falls due does not wait for one look at all there is; every shard is looked at."""
+    """What falls due does not wait for one look at all there is; every shard is looked at."""
     monkeypatch.setattr(timer_loader, "SLICE_US", -1)  # every look takes too long
     dispatcher = rig.dispatcher(sweep_page=3)
     rig.run("3s")

@@ -21,7 +21,7 @@ from duly.telemetry import (
 
 
 def test_an_event_is_one_line_of_keys_and_values():
-    """V2: structured, with ids."""
+    """Structured, with ids."""
     line = event_line(BatchFired(member=7, fired=3, runs=2, lateness_max_us=1500))
 
     assert "batch-fired member=7 fired=3 runs=2 lateness_max_us=1500" == line
@@ -37,7 +37,7 @@ def test_an_event_is_one_line_of_keys_and_values():
     ],
 )
 def test_a_value_can_not_be_taken_for_another(problem, written):
-    """L4: what somebody else wrote does not forge a line of the log."""
+    """What somebody else wrote does not forge a line of the log."""
     line = event_line(StoreLost(member=1, problem=problem))
 
     assert f"store-lost member=1 problem={written}" == line
@@ -50,7 +50,7 @@ def test_lists_are_written_with_commas():
 
 
 def test_each_event_is_logged_at_its_own_level(caplog):
-    """V2: a healthy fire does not fill a log; trouble shows."""
+    """A healthy fire does not fill a log; trouble shows."""
     with caplog.at_level(logging.DEBUG, logger="duly"):
         LogTelemetry().emit(BatchFired(member=7, fired=3, runs=2, lateness_max_us=1500))
         LogTelemetry().emit(StoreLost(member=7, problem="gone"))
@@ -60,7 +60,7 @@ def test_each_event_is_logged_at_its_own_level(caplog):
 
 
 def test_lateness_is_summed_up_by_its_share():
-    """P1: what a benchmark reads."""
+    """What a benchmark reads."""
     statistics = Statistics()
     statistics.note_lateness([100] * 99 + [5000])
     statistics.note_lateness([])
@@ -75,13 +75,13 @@ def test_lateness_is_summed_up_by_its_share():
     [("batch_max", 0), ("horizon_us", "30s"), ("batch_max", True), ("ttl_us", 1_900_000)],
 )
 def test_settings_that_can_not_work_are_refused(name, value):
-    """L6: one clear error that names the field."""
+    """One clear error that names the field."""
     with pytest.raises(UsageError, match=name):
         DispatcherSettings(**{name: value})
 
 
 def test_who_writes_a_log_hears_what_its_level_lets_through():
-    """V2: what nobody would read need not be made."""
+    """What nobody would read need not be made."""
     logger = logging.getLogger("duly.hearing")
     logger.setLevel(logging.INFO)
     telemetry = LogTelemetry(logger)

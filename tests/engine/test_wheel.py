@@ -21,7 +21,7 @@ def dues(entries: list[LoadedTimer]) -> list[int]:
 
 
 def test_an_entry_is_handed_out_when_it_is_due_and_not_before():
-    """F1: to the microsecond, though slots are coarser."""
+    """To the microsecond, though slots are coarser."""
     wheel = Wheel()
     wheel.insert(entry(1, 5_500))
     wheel.insert(entry(2, 5_900))
@@ -43,7 +43,7 @@ def test_the_same_timer_is_held_once():
 
 
 def test_what_was_heard_last_of_a_promise_is_what_counts():
-    """F6: an edit that arrives replaces what was loaded."""
+    """An edit that arrives replaces what was loaded."""
     wheel = Wheel()
     wheel.insert(entry(1, 5_000))
     wheel.insert(entry(1, 8_000, generation=2))
@@ -54,7 +54,7 @@ def test_what_was_heard_last_of_a_promise_is_what_counts():
 
 
 def test_an_edit_that_keeps_the_instant_is_a_newer_timer():
-    """F6: the store would refuse to fire the generation before."""
+    """The store would refuse to fire the generation before."""
     wheel = Wheel()
     wheel.insert(entry(1, 5_000))
 
@@ -72,7 +72,6 @@ def test_a_limit_leaves_the_rest_for_the_next_time():
 
 
 def test_the_entries_of_a_lost_shard_are_dropped():
-    """F4."""
     wheel = Wheel()
     wheel.insert(entry(1, 5_000, shard=1))
     wheel.insert(entry(2, 6_000, shard=2))
@@ -127,7 +126,7 @@ def shared_out(due, limit):
 
 
 def test_what_falls_due_after_a_crowd_does_not_wait_for_all_of_it():
-    """F8: half of what is taken at once is kept free for it."""
+    """Half of what is taken at once is kept free for it."""
     wheel = Wheel()
     for number in range(1000):
         wheel.insert(entry(number, 1_000_000))
@@ -155,7 +154,7 @@ def test_a_crowd_is_handed_out_in_the_order_of_its_refs():
 
 
 def test_of_a_crowd_that_is_not_yet_due_the_first_instant_is_known():
-    """P3: nobody asks again and again within the millisecond of a crowd."""
+    """Nobody asks again and again within the millisecond of a crowd."""
     wheel = Wheel()
     for ref in range(200):
         wheel.insert(entry(ref, 5_000 + ref))

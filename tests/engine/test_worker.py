@@ -35,7 +35,7 @@ def called(queue="default", **parts):
 
 
 def test_a_queued_run_is_claimed_run_and_finished(rig):
-    """R2, R4: claim, start and end are facts of their own, each with its time."""
+    """Claim, start and end are facts of their own, each with its time."""
     run = rig.enqueue()
     shop = rig.worker()
     shop.worker.tick()
@@ -51,7 +51,7 @@ def test_a_queued_run_is_claimed_run_and_finished(rig):
 
 
 def test_what_a_worker_does_is_told_with_its_ids(rig):
-    """U6: each event names task, run, schedule and attempt."""
+    """Each event names task, run, schedule and attempt."""
     record = rig.schedule(timetable=every("1m"))
     rig.dispatcher()
     shop = rig.worker()
@@ -65,7 +65,7 @@ def test_what_a_worker_does_is_told_with_its_ids(rig):
 
 
 def test_a_worker_claims_only_for_free_slots(rig):
-    """R8: the pool is bounded; what does not fit stays queued for others."""
+    """The pool is bounded; what does not fit stays queued for others."""
     runs = [rig.enqueue(f"r{number}") for number in range(5)]
     shop = rig.worker(slots=2)
     rig.run("1s")
@@ -76,7 +76,7 @@ def test_a_worker_claims_only_for_free_slots(rig):
 
 
 def test_a_crowd_is_claimed_in_parts_that_begin_while_the_next_is_claimed(rig):
-    """P1, R4: a worker of many slots does not stand still until all of them are taken."""
+    """A worker of many slots does not stand still until all of them are taken."""
     for number in range(9):
         rig.enqueue(f"r{number}")
     shop = rig.worker(slots=10, claim_max=4)
@@ -92,13 +92,13 @@ def test_a_crowd_is_claimed_in_parts_that_begin_while_the_next_is_claimed(rig):
     ("slots", "most"), [(1, 500), (500, 500), (1000, 500), (1401, 701), (2000, 1000), (9000, 1000)]
 )
 def test_who_has_many_slots_claims_for_half_of_them_at_most(slots, most):
-    """P1: the others begin meanwhile, and the database has something to do while they do."""
+    """The others begin meanwhile, and the database has something to do while they do."""
     assert most == WorkerSettings(slots=slots).claim_most
     assert 3 == WorkerSettings(slots=slots, claim_max=3).claim_most
 
 
 def test_in_a_crowd_every_second_claim_begins_with_the_newest(rig):
-    """R8, M3: nobody waits for all of it, and who has waited longest gets half."""
+    """Nobody waits for all of it, and who has waited longest gets half."""
     crowd = [rig.enqueue(f"r{number}") for number in range(4)]
     rig.run("1s")
     late = [rig.enqueue(f"late{number}") for number in range(2)]
@@ -123,7 +123,7 @@ def begin_one_by_one(shop, count):
 
 @pytest.mark.parametrize("by", ["tenant", "queue"])
 def test_in_a_crowd_tenants_and_queues_take_turns_at_both_ends(rig, by):
-    """R8, INV-22: nobody has always the oldest, or always the newest."""
+    """INV-22: nobody has always the oldest, or always the newest."""
     crowds = {}
     for name in "ab":
         parts = {"tenant": name} if by == "tenant" else called(name)
@@ -136,7 +136,7 @@ def test_in_a_crowd_tenants_and_queues_take_turns_at_both_ends(rig, by):
 
 
 def test_one_run_of_a_tenant_is_not_kept_waiting_by_anothers_flood(rig):
-    """R8, INV-22: it begins with the next claim."""
+    """INV-22: it begins with the next claim."""
     for number in range(40):
         rig.enqueue(f"flood{number}", tenant="acme")
     shop = rig.worker(slots=2)
@@ -150,7 +150,7 @@ def test_one_run_of_a_tenant_is_not_kept_waiting_by_anothers_flood(rig):
 
 
 def test_in_a_crowd_other_lanes_have_their_turn(rig):
-    """M3: what is caught up and filled in is not starved by what is live."""
+    """What is caught up and filled in is not starved by what is live."""
     behind = [
         rig.enqueue(lane, lane=lane, **called(priority=9))
         for lane in (Lane.CATCH_UP, Lane.BACKFILL)
@@ -163,7 +163,7 @@ def test_in_a_crowd_other_lanes_have_their_turn(rig):
 
 
 def test_other_lanes_take_no_more_than_their_part_of_the_slots(rig):
-    """M3: what is caught up and takes long does not fill a worker up while others wait."""
+    """What is caught up and takes long does not fill a worker up while others wait."""
     behind = [rig.enqueue(f"long{number}", lane=Lane.CATCH_UP) for number in range(40)]
     for number in range(4_000):
         rig.enqueue(f"live{number}")
@@ -178,7 +178,7 @@ def test_other_lanes_take_no_more_than_their_part_of_the_slots(rig):
 
 
 def test_a_slot_that_is_free_again_is_used_at_once(rig):
-    """P1: an end, its finish and the next claim happen in one tick."""
+    """An end, its finish and the next claim happen in one tick."""
     for number in range(3):
         rig.enqueue(f"r{number}")
     shop = rig.worker(slots=1)
@@ -191,7 +191,7 @@ def test_a_slot_that_is_free_again_is_used_at_once(rig):
 
 
 def test_ends_that_accumulate_are_finished_in_one_statement(rig):
-    """R4: batches by what is in flight, not by a timer."""
+    """Batches by what is in flight, not by a timer."""
     for number in range(8):
         rig.enqueue(f"r{number}")
     shop = rig.worker(slots=8)
@@ -206,7 +206,7 @@ def test_ends_that_accumulate_are_finished_in_one_statement(rig):
 
 
 def test_the_first_word_about_an_end_counts(rig):
-    """R3: an attempt ends once."""
+    """An attempt ends once."""
     run = rig.enqueue()
     shop = rig.worker()
     shop.worker.tick()
@@ -220,7 +220,7 @@ def test_the_first_word_about_an_end_counts(rig):
 
 
 def test_a_queue_has_no_more_slots_than_its_limit(rig):
-    """R8: queues by name, each with its share."""
+    """Queues by name, each with its share."""
     for number in range(4):
         rig.enqueue(f"m{number}", **called("mail"))
         rig.enqueue(f"d{number}", **called("default"))
@@ -238,7 +238,7 @@ def test_a_queue_has_no_more_slots_than_its_limit(rig):
 
 
 def test_no_queue_is_always_first(rig):
-    """R8: the order in which queues are served goes round."""
+    """The order in which queues are served goes round."""
     for number in range(4):
         rig.enqueue(f"a{number}", **called("a"))
         rig.enqueue(f"b{number}", **called("b"))
@@ -251,7 +251,7 @@ def test_no_queue_is_always_first(rig):
 
 
 def test_a_queue_that_is_not_served_is_left_alone(rig):
-    """R8: `queues` names those that a worker serves."""
+    """`queues` names those that a worker serves."""
     run = rig.enqueue(**called("mail"))
     rig.worker(queues=("default",))
     rig.run("5s")
@@ -260,7 +260,7 @@ def test_a_queue_that_is_not_served_is_left_alone(rig):
 
 
 def test_a_wake_up_makes_an_idle_worker_look_at_once(rig):
-    """P1: the poll is a backstop."""
+    """The poll is a backstop."""
     shop = rig.worker()
     rig.run("10s")
     run = rig.enqueue()
@@ -271,7 +271,7 @@ def test_a_wake_up_makes_an_idle_worker_look_at_once(rig):
 
 
 def test_a_worker_that_is_rung_in_vain_asks_less_and_less_eagerly(rig):
-    """P3: all workers hear of all queues, and one that is idle costs little."""
+    """All workers hear of all queues, and one that is idle costs little."""
     shop = rig.worker()
     rig.run("5s")
     shop.line.calls.clear()
@@ -288,7 +288,7 @@ def test_a_worker_that_is_rung_in_vain_asks_less_and_less_eagerly(rig):
 
 
 def test_a_worker_that_is_rung_for_good_is_as_quick_as_ever(rig):
-    """P1: one claim that brought nothing, as after every end, puts the next one off by nothing."""
+    """One claim that brought nothing, as after every end, puts the next one off by nothing."""
     shop = rig.worker()
     shop.executor.does(Succeeded())
     rig.run("5s")
@@ -305,7 +305,7 @@ def test_a_worker_that_is_rung_for_good_is_as_quick_as_ever(rig):
 
 
 def test_without_a_wake_up_a_run_waits_for_the_backstop_at_most(rig):
-    """P1: 2 s at the longest, and less the busier a worker was."""
+    """2 s at the longest, and less the busier a worker was."""
     shop = rig.worker()
     rig.run("30s")
     shop.line.calls.clear()
@@ -318,7 +318,7 @@ def test_without_a_wake_up_a_run_waits_for_the_backstop_at_most(rig):
 
 
 def test_a_worker_joins_with_all_that_others_need_to_know(rig):
-    """U6: slots, queues, tasks and their policies, in the store."""
+    """Slots, queues, tasks and their policies, in the store."""
     policy = TaskPolicy(timeout_us=7 * SECOND)
     shop = rig.worker(Known("remind", policy), slots=3, queues=("default", "mail"))
     shop.worker.tick()
@@ -335,7 +335,7 @@ def test_a_worker_joins_with_all_that_others_need_to_know(rig):
 
 
 def test_an_attempt_that_fails_is_tried_again_after_its_backoff(rig):
-    """B1: the run waits in the store, as a timer, and its next attempt is a new claim."""
+    """The run waits in the store, as a timer, and its next attempt is a new claim."""
     rig.dispatcher()
     run = rig.enqueue()
     shop = rig.worker()
@@ -355,7 +355,7 @@ def test_an_attempt_that_fails_is_tried_again_after_its_backoff(rig):
 
 
 def test_a_run_without_attempts_left_goes_to_the_dead_letters(rig):
-    """B3: with all its attempts on record."""
+    """With all its attempts on record."""
     rig.dispatcher()
     run = rig.enqueue()
     shop = rig.worker(Known("remind", TaskPolicy(retry=Retry(3, base="1s"))))
@@ -368,7 +368,7 @@ def test_a_run_without_attempts_left_goes_to_the_dead_letters(rig):
 
 
 def test_a_task_can_ask_for_its_own_delay_or_give_up(rig):
-    """B1: snoozing costs nothing of the budget; giving up ends the run."""
+    """Snoozing costs nothing of the budget; giving up ends the run."""
     rig.dispatcher()
     run = rig.enqueue()
     shop = rig.worker(Known("remind", TaskPolicy(retry=Retry(1))))
@@ -387,7 +387,7 @@ def test_a_task_can_ask_for_its_own_delay_or_give_up(rig):
 
 
 def test_a_retry_is_never_early_and_hardly_late(rig):
-    """F1: a waiting run goes through the wheel as every timer does."""
+    """A waiting run goes through the wheel as every timer does."""
     rig.dispatcher()
     shop = rig.worker(Known("remind", TaskPolicy(retry=Retry(20, base="30s", cap="30s"))))
     shop.executor.does(Failed("no luck"))
@@ -407,7 +407,7 @@ def test_a_retry_is_never_early_and_hardly_late(rig):
 
 
 def test_an_attempt_that_lasts_reports_its_start_progress_and_lines(rig):
-    """R2, R5: within a second, in one statement; a short one reports nothing."""
+    """Within a second, in one statement; a short one reports nothing."""
     run, other = rig.enqueue("long"), rig.enqueue("short")
     shop = rig.worker()
     shop.worker.tick()
@@ -424,7 +424,7 @@ def test_an_attempt_that_lasts_reports_its_start_progress_and_lines(rig):
 
 
 def test_the_last_progress_and_lines_come_with_the_end(rig):
-    """R2: nothing that was said is lost because the attempt was quick."""
+    """Nothing that was said is lost because the attempt was quick."""
     run = rig.enqueue()
     shop = rig.worker()
     shop.worker.tick()
@@ -442,7 +442,7 @@ def test_the_last_progress_and_lines_come_with_the_end(rig):
 
 
 def test_an_attempt_that_is_done_within_a_second_reports_nothing(rig):
-    """P1: short attempts cost a claim and a finish, wherever a second begins."""
+    """Short attempts cost a claim and a finish, wherever a second begins."""
     shop = rig.worker()
     shop.executor.on_start = lambda work: (work.began(), work.live.write("info", "quick"))
     for number in range(5):
@@ -455,7 +455,7 @@ def test_an_attempt_that_is_done_within_a_second_reports_nothing(rig):
 
 
 def test_a_day_long_run_leaves_a_few_hundred_steps(rig):
-    """R2: steps widen with age."""
+    """Steps widen with age."""
     run = rig.enqueue()
     slowly = dict.fromkeys(
         ("report_every_us", "beat_every_us", "poll_min_us", "poll_max_us"), 60 * SECOND
@@ -472,7 +472,7 @@ def test_a_day_long_run_leaves_a_few_hundred_steps(rig):
 
 
 def test_lines_are_not_held_back_however_old_an_attempt_is(rig):
-    """R2: whoever follows a log sees it grow."""
+    """Whoever follows a log sees it grow."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", TaskPolicy(timeout_us=None)))
     rig.run("30m")
@@ -483,7 +483,7 @@ def test_lines_are_not_held_back_however_old_an_attempt_is(rig):
 
 
 def test_an_executor_that_breaks_fails_one_run_and_no_more(rig):
-    """R10: a defect elsewhere never ends the worker."""
+    """A defect elsewhere never ends the worker."""
     run = rig.enqueue()
     shop = rig.worker()
 
@@ -518,7 +518,7 @@ def test_an_end_that_can_not_be_stored_does_not_hold_up_the_others(rig):
 
 
 def test_a_kind_that_a_worker_does_not_run_counts_as_unknown(rig):
-    """L4: a command is off unless it was enabled."""
+    """A command is off unless it was enabled."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", kind=TaskKind.COMMAND), kinds=(TaskKind.THREAD,))
     rig.run("1s")
@@ -545,20 +545,20 @@ def test_a_kind_that_a_worker_does_not_run_counts_as_unknown(rig):
     ],
 )
 def test_settings_of_a_worker_that_can_not_work_are_refused(name, value):
-    """L6: one clear error that names the field."""
+    """One clear error that names the field."""
     with pytest.raises(UsageError, match=name):
         WorkerSettings(**{name: value})
 
 
 def test_no_grace_at_all_is_a_setting_that_works():
-    """R9: whoever wants a worker to end at once may."""
+    """Whoever wants a worker to end at once may."""
     settings = replace(WorkerSettings(), grace_us=0, cancel_grace_us=0)
 
     assert (0, 0) == (settings.grace_us, settings.cancel_grace_us)
 
 
 def test_a_worker_s_events_name_it_as_one(rig):
-    """O1: whoever reads the log of a fleet knows who speaks."""
+    """Whoever reads the log of a fleet knows who speaks."""
     shop = rig.worker()
     rig.run("1s")
     shop.worker.stop()

@@ -136,7 +136,7 @@ def test_those_that_an_executor_could_not_start_have_failed(rig):
 
 
 def test_limits_are_kept_of_each_of_those_that_are_handed_over_together(rig):
-    """R6: whoever comes first in a crowd is not the only one whose time runs out."""
+    """Whoever comes first in a crowd is not the only one whose time runs out."""
     runs = [rig.enqueue(f"r{number}") for number in range(3)]
     worker, executor = worker_of(rig, policy=TaskPolicy(timeout_us=SECOND))
     worker.tick()

@@ -122,7 +122,7 @@ def test_the_dead_are_settled_although_the_store_is_shaky(rig):
 
 
 def test_past_our_own_count_of_the_lease_nothing_is_claimed(rig):
-    """R4: what runs goes on, and is ours again with the first beat that is answered."""
+    """What runs goes on, and is ours again with the first beat that is answered."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
@@ -146,7 +146,7 @@ def test_past_our_own_count_of_the_lease_nothing_is_claimed(rig):
 
 
 def test_a_claim_that_meets_a_lease_which_is_over_asks_by_a_beat(rig):
-    """R4: whoever is not alive for a claim may still renew; only a beat says who is dead."""
+    """Whoever is not alive for a claim may still renew; only a beat says who is dead."""
     rig.enqueue()
     second = rig.enqueue("second")
     shop = rig.worker(slots=2)
@@ -165,7 +165,7 @@ def test_a_claim_that_meets_a_lease_which_is_over_asks_by_a_beat(rig):
 
 
 def test_a_worker_that_was_declared_dead_fences_everything_at_its_next_contact(rig):
-    """R4: until then it can't know; from then on nothing of it counts, and another id joins."""
+    """Until then it can't know; from then on nothing of it counts, and another id joins."""
     rig.dispatcher()
     run = rig.enqueue()
     shop = rig.worker(Known("remind", TaskPolicy(retry=Retry(3, base="0s", cap="0s"))))
@@ -185,7 +185,7 @@ def test_a_worker_that_was_declared_dead_fences_everything_at_its_next_contact(r
 
 
 def test_what_dies_with_its_worker_is_tried_elsewhere(rig):
-    """R4, INV-7: the reaper declares it dead, after its lease and not before."""
+    """INV-7: the reaper declares it dead, after its lease and not before."""
     rig.dispatcher()
     run = rig.enqueue()
     dead = rig.worker(Known("remind", TaskPolicy(retry=Retry(3, base="1s", cap="1s"))))
@@ -232,7 +232,7 @@ def test_a_worker_that_renews_is_never_evicted(rig):
 
 
 def test_an_attempt_whose_worker_does_not_end_it_is_taken_away(rig):
-    """R6: long after its time has run out, though its worker breathes."""
+    """Long after its time has run out, though its worker breathes."""
     rig.dispatcher(overdue_us=60 * SECOND)
     run = rig.enqueue()
     policy = TaskPolicy(timeout_us=10 * SECOND, retry=Retry(2, base="1h", cap="1h"))
@@ -250,7 +250,7 @@ def test_an_attempt_whose_worker_does_not_end_it_is_taken_away(rig):
 
 
 def test_a_worker_is_told_that_its_attempt_was_settled_by_somebody_else(rig):
-    """R4: it is fenced off once, asked to stop, and no end of it is sent."""
+    """It is fenced off once, asked to stop, and no end of it is sent."""
     rig.dispatcher(overdue_us=60 * SECOND)
     shop = rig.worker(Known("remind", TaskPolicy(timeout_us=None)))
     shop.worker.tick()
@@ -270,7 +270,7 @@ def test_a_worker_is_told_that_its_attempt_was_settled_by_somebody_else(rig):
 
 
 def test_a_report_that_is_refused_fences_its_attempt_off(rig):
-    """R4: nobody waits for the next beat to tell."""
+    """Nobody waits for the next beat to tell."""
     rig.dispatcher(overdue_us=57 * SECOND, reap_idle_us=1 * SECOND)
     shop = rig.worker(Known("remind", TaskPolicy(timeout_us=None)), beat_every_us=12 * SECOND)
     shop.worker.tick()
@@ -286,7 +286,7 @@ def test_a_report_that_is_refused_fences_its_attempt_off(rig):
 
 
 def test_an_end_that_waits_to_be_sent_is_not_taken_for_a_stray(rig):
-    """R4: beats name what has ended here and is not finished there."""
+    """Beats name what has ended here and is not finished there."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
@@ -301,7 +301,7 @@ def test_an_end_that_waits_to_be_sent_is_not_taken_for_a_stray(rig):
 
 
 def test_however_often_it_is_woken_a_worker_beats_seldom(rig):
-    """P3: a wake-up may be about a cancellation, and mostly is not."""
+    """A wake-up may be about a cancellation, and mostly is not."""
     rig.enqueue()
     shop = rig.worker(slots=1)
     rig.run("2s")
@@ -336,7 +336,7 @@ def test_a_paused_worker_comes_back_to_nothing(rig):
 
 
 def test_a_paused_worker_learns_with_its_beat_that_all_is_lost(rig):
-    """R4: it stops what it runs, and begins anew under another id."""
+    """It stops what it runs, and begins anew under another id."""
     rig.dispatcher()
     rig.enqueue()
     stale = rig.worker()
@@ -356,7 +356,7 @@ def test_a_paused_worker_learns_with_its_beat_that_all_is_lost(rig):
 
 
 def test_an_end_kept_through_an_outage_longer_than_the_lease_still_counts(rig):
-    """R4: as long as nobody has settled the claim, the truth is welcome."""
+    """As long as nobody has settled the claim, the truth is welcome."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
@@ -393,7 +393,7 @@ def test_a_lost_answer_loses_no_run_and_doubles_none(rig, operation):
 
 
 def test_a_claim_whose_answer_was_lost_is_given_back_within_moments(rig):
-    """R4: the next beat tells of it; it was never started and costs nothing."""
+    """The next beat tells of it; it was never started and costs nothing."""
     shop = rig.worker()
     rig.run("1s")
     run = rig.enqueue()
@@ -407,7 +407,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back_within_moments(rig):
 
 
 def test_a_report_that_fails_is_sent_again(rig):
-    """R2: lines and progress wait for the store."""
+    """Lines and progress wait for the store."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("2s")
@@ -424,7 +424,7 @@ def test_a_report_that_fails_is_sent_again(rig):
 
 @pytest.mark.parametrize("is_last", [False, True])
 def test_a_report_whose_answer_was_lost_is_not_told_twice(rig, is_last):
-    """R2: neither its lines nor its step, whether the next word is a report or the end."""
+    """Neither its lines nor its step, whether the next word is a report or the end."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("2s")
@@ -449,7 +449,7 @@ def test_a_report_whose_answer_was_lost_is_not_told_twice(rig, is_last):
 
 
 def test_reports_that_are_sent_singly_survive_an_outage(rig):
-    """R2, INV-26: one that can't be stored must not cost the others theirs."""
+    """INV-26: one that can't be stored must not cost the others theirs."""
     runs = [rig.enqueue(f"r{number}") for number in range(4)]
     shop = rig.worker()
     rig.run("2s")
@@ -487,7 +487,7 @@ def test_the_first_failing_call_costs_nothing_whichever_it_is(rig):
 
 
 def test_a_reaper_without_the_lease_settles_nothing(rig):
-    """F4: it is itself fenced."""
+    """It is itself fenced."""
     rig.dispatcher()
     run = rig.enqueue()
     shop = rig.worker()

@@ -1,4 +1,4 @@
-"""A worker that people take out of service: it hears of it with its beat, and heeds it (A1)."""
+"""A worker that people take out of service: it hears of it with its beat, and heeds it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ordered(rig, shop, standing, **parts):
 
 
 def test_a_drained_worker_takes_nothing_and_ends_when_its_work_is_done(rig):
-    """A1: its work may take longer than any grace; nobody is to take its place."""
+    """Its work may take longer than any grace; nobody is to take its place."""
     first = rig.enqueue("first")
     shop = rig.worker(grace_us=5 * SECOND)
     rig.run("1s")
@@ -34,7 +34,6 @@ def test_a_drained_worker_takes_nothing_and_ends_when_its_work_is_done(rig):
 
 
 def test_an_idle_worker_that_is_drained_ends_at_once(rig):
-    """A1."""
     shop = rig.worker()
     rig.run("1s")
     ordered(rig, shop, WorkerStatus.DRAINING)
@@ -44,7 +43,7 @@ def test_an_idle_worker_that_is_drained_ends_at_once(rig):
 
 
 def test_a_signal_sets_the_grace_of_a_worker_that_is_drained(rig):
-    """R9: whoever ends the process does not wait for ever, and gives back what does not finish."""
+    """Whoever ends the process does not wait for ever, and gives back what does not finish."""
     run = rig.enqueue()
     shop = rig.worker(grace_us=20 * SECOND)
     shop.executor.on_ask = lambda work: work.ended(Failed("CancelledError"))
@@ -61,7 +60,6 @@ def test_a_signal_sets_the_grace_of_a_worker_that_is_drained(rig):
 
 
 def test_a_worker_that_is_released_before_it_has_ended_goes_on(rig):
-    """A1."""
     first = rig.enqueue("first")
     shop = rig.worker()
     rig.run("1s")
@@ -76,7 +74,7 @@ def test_a_worker_that_is_released_before_it_has_ended_goes_on(rig):
 
 
 def test_a_worker_in_quarantine_stays_and_asks_for_nothing(rig):
-    """A1: it finishes what it holds, and does not ask again and again."""
+    """It finishes what it holds, and does not ask again and again."""
     first = rig.enqueue("first")
     shop = rig.worker()
     rig.run("1s")
@@ -93,7 +91,6 @@ def test_a_worker_in_quarantine_stays_and_asks_for_nothing(rig):
 
 
 def test_a_worker_that_is_released_from_quarantine_claims_at_once(rig):
-    """A1."""
     shop = rig.worker()
     rig.run("1s")
     ordered(rig, shop, WorkerStatus.QUARANTINED)
@@ -106,7 +103,7 @@ def test_a_worker_that_is_released_from_quarantine_claims_at_once(rig):
 
 
 def test_what_is_fenced_off_is_done_by_another_and_the_worker_stays_out(rig):
-    """A1, R4: it joins anew, is in quarantine there, too, and what it still says is refused."""
+    """It joins anew, is in quarantine there, too, and what it still says is refused."""
     rig.dispatcher()
     run = rig.enqueue()
     shop = rig.worker()

@@ -27,7 +27,7 @@ def cancel(rig, shop, run):
 
 
 def test_an_attempt_past_its_time_out_is_asked_to_stop_and_timed_out(rig):
-    """R6: whatever its code says about it."""
+    """Whatever its code says about it."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF))
     stops_when_asked(shop)
@@ -41,7 +41,7 @@ def test_an_attempt_past_its_time_out_is_asked_to_stop_and_timed_out(rig):
 
 
 def test_a_time_out_counts_from_the_start_of_the_code(rig):
-    """R6: not from the claim."""
+    """Not from the claim."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF))
     shop.executor.on_start = lambda work: None
@@ -53,7 +53,7 @@ def test_a_time_out_counts_from_the_start_of_the_code(rig):
 
 
 def test_what_is_done_after_its_time_out_and_before_it_knew_is_done(rig):
-    """R2: a time-out limits how long we wait; it is no reason to repeat what was done meanwhile."""
+    """A time-out limits how long we wait; it is no reason to repeat what was done meanwhile."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF))
     rig.run("6s")
@@ -64,7 +64,7 @@ def test_what_is_done_after_its_time_out_and_before_it_knew_is_done(rig):
 
 
 def test_a_snooze_after_the_time_out_is_kept(rig):
-    """R2: it says what is to be done next, at no cost of its budget."""
+    """It says what is to be done next, at no cost of its budget."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF))
     rig.run("6s")
@@ -74,7 +74,7 @@ def test_a_snooze_after_the_time_out_is_kept(rig):
 
 
 def test_code_that_has_not_begun_when_it_is_given_back_never_begins(rig):
-    """R1: else two attempts would have the same number, and the code would run twice at a time."""
+    """Else two attempts would have the same number, and the code would run twice at a time."""
     run = rig.enqueue()
     shop = rig.worker()
     shop.executor.on_start = lambda work: None
@@ -87,7 +87,7 @@ def test_code_that_has_not_begun_when_it_is_given_back_never_begins(rig):
 
 
 def test_code_that_has_not_begun_when_it_is_asked_to_stop_never_begins(rig):
-    """R6: nothing is begun that must be stopped at once."""
+    """Nothing is begun that must be stopped at once."""
     run = rig.enqueue()
     shop = rig.worker()
     shop.executor.on_start = lambda work: None
@@ -114,7 +114,7 @@ def test_what_has_not_begun_in_time_is_given_back_at_no_cost(rig):
 
 
 def test_a_time_out_is_kept_however_late_the_code_begins(rig):
-    """R6: it counts from the beginning, also of code that took longer than that to begin."""
+    """It counts from the beginning, also of code that took longer than that to begin."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF))
     shop.executor.on_start = lambda work: None
@@ -129,7 +129,7 @@ def test_a_time_out_is_kept_however_late_the_code_begins(rig):
 
 
 def test_code_that_saw_its_time_out_and_returned_has_timed_out(rig):
-    """R6: returning early is stopping, and not being done."""
+    """Returning early is stopping, and not being done."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF))
     rig.run("6s")
@@ -140,7 +140,7 @@ def test_code_that_saw_its_time_out_and_returned_has_timed_out(rig):
 
 
 def test_what_was_said_is_told_at_once_though_its_process_is_still_there(rig):
-    """R2: whatever happens to the process or to the worker now, what was done is not done again."""
+    """Whatever happens to the process or to the worker now, what was done is not done again."""
     runs = {rig.enqueue("first"), rig.enqueue("second")}
     shop = rig.worker(Known("remind", BRIEF), slots=1)
     rig.run("1s")
@@ -157,7 +157,7 @@ def test_what_was_said_is_told_at_once_though_its_process_is_still_there(rig):
 
 
 def test_a_draining_worker_lets_a_process_tidy_up(rig):
-    """R9: what it does on its way out belongs to its work."""
+    """What it does on its way out belongs to its work."""
     rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
@@ -172,7 +172,7 @@ def test_a_draining_worker_lets_a_process_tidy_up(rig):
 
 
 def test_an_end_that_can_t_be_told_is_an_end(rig):
-    """R6: an end that nobody tells would keep its slot for ever."""
+    """An end that nobody tells would keep its slot for ever."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
@@ -182,7 +182,7 @@ def test_an_end_that_can_t_be_told_is_an_end(rig):
 
 
 def test_a_run_that_takes_too_long_with_all_its_retries_is_dead(rig):
-    """R6: the run's own limit counts from its first claim, waits included."""
+    """The run's own limit counts from its first claim, waits included."""
     rig.dispatcher()
     policy = TaskPolicy(run_timeout_us=30 * SECOND, retry=Retry(5, base="0s", cap="0s"))
     run = rig.enqueue()
@@ -199,7 +199,7 @@ def test_a_run_that_takes_too_long_with_all_its_retries_is_dead(rig):
 
 
 def test_a_run_whose_time_is_up_when_it_is_claimed_is_not_begun(rig):
-    """R6: nothing is started that must be stopped at once."""
+    """Nothing is started that must be stopped at once."""
     rig.dispatcher()
     policy = TaskPolicy(run_timeout_us=30 * SECOND, retry=Retry(5, base="0s", cap="0s"))
     run = rig.enqueue()
@@ -216,7 +216,7 @@ def test_a_run_whose_time_is_up_when_it_is_claimed_is_not_begun(rig):
 
 
 def test_an_attempt_that_breathes_but_does_not_advance_is_stalled(rig):
-    """R5: saying the same again is no progress."""
+    """Saying the same again is no progress."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", TaskPolicy(stall_us=10 * SECOND)))
     stops_when_asked(shop)
@@ -233,7 +233,7 @@ def test_an_attempt_that_breathes_but_does_not_advance_is_stalled(rig):
 
 
 def test_an_attempt_that_advances_is_not_stalled_however_long_it_takes(rig):
-    """R5: progress is what the limit watches."""
+    """Progress is what the limit watches."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", TaskPolicy(stall_us=10 * SECOND)))
     for done in range(20):
@@ -244,7 +244,7 @@ def test_an_attempt_that_advances_is_not_stalled_however_long_it_takes(rig):
 
 
 def test_a_cancellation_asks_the_code_and_ends_the_run(rig):
-    """R6, U6: it is learnt by a beat soon after the wake-up."""
+    """It is learnt by a beat soon after the wake-up."""
     run = rig.enqueue()
     shop = rig.worker()
     stops_when_asked(shop)
@@ -258,7 +258,7 @@ def test_a_cancellation_asks_the_code_and_ends_the_run(rig):
 
 
 def test_without_a_wake_up_a_cancellation_comes_with_the_next_beat(rig):
-    """R6: every 3 s."""
+    """Every 3 s."""
     run = rig.enqueue()
     shop = rig.worker()
     stops_when_asked(shop)
@@ -270,7 +270,7 @@ def test_without_a_wake_up_a_cancellation_comes_with_the_next_beat(rig):
 
 
 def test_code_that_saw_the_cancellation_and_returned_is_cancelled(rig):
-    """R6: returning early is stopping, and not being done."""
+    """Returning early is stopping, and not being done."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
@@ -283,7 +283,7 @@ def test_code_that_saw_the_cancellation_and_returned_is_cancelled(rig):
 
 
 def test_code_that_was_done_before_it_looked_has_succeeded(rig):
-    """R2: the record says what happened."""
+    """The record says what happened."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
@@ -295,7 +295,7 @@ def test_code_that_was_done_before_it_looked_has_succeeded(rig):
 
 
 def test_code_that_stops_though_nobody_asked_has_failed(rig):
-    """R3: nothing is cancelled that nobody cancelled."""
+    """Nothing is cancelled that nobody cancelled."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
@@ -305,7 +305,7 @@ def test_code_that_stops_though_nobody_asked_has_failed(rig):
 
 
 def test_what_ignores_the_question_is_made_to_stop(rig):
-    """R6: a process that ignores its time-out is killed."""
+    """A process that ignores its time-out is killed."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF), cancel_grace_us=4 * SECOND)
     shop.executor.on_insist = lambda work: work.ended(Failed("killed", Reason.KILLED))
@@ -318,7 +318,7 @@ def test_what_ignores_the_question_is_made_to_stop(rig):
 
 
 def test_what_can_not_be_stopped_is_settled_and_its_slot_leaked(rig):
-    """R6: a thread that ignores everything is fenced off, and its run goes on elsewhere."""
+    """A thread that ignores everything is fenced off, and its run goes on elsewhere."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF), slots=2)
     shop.executor.can_be_stopped = False
@@ -333,7 +333,7 @@ def test_what_can_not_be_stopped_is_settled_and_its_slot_leaked(rig):
 
 
 def test_a_leaked_slot_is_not_given_to_another_run(rig):
-    """R6: its code still uses what a slot stands for."""
+    """Its code still uses what a slot stands for."""
     rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF), Known("report"), slots=2, leaked_max=2)
     shop.executor.can_be_stopped = False
@@ -346,7 +346,7 @@ def test_a_leaked_slot_is_not_given_to_another_run(rig):
 
 
 def test_a_leaked_slot_is_back_when_its_code_ends_after_all(rig):
-    """R6: what it says is dropped, since its attempt was settled."""
+    """What it says is dropped, since its attempt was settled."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF), slots=2)
     shop.executor.can_be_stopped = False
@@ -358,7 +358,7 @@ def test_a_leaked_slot_is_back_when_its_code_ends_after_all(rig):
 
 
 def test_a_killed_work_that_never_says_so_does_not_keep_its_slot_busy_for_ever(rig):
-    """R6: an executor's word is not waited for without end."""
+    """An executor's word is not waited for without end."""
     run = rig.enqueue()
     rig.worker(Known("remind", BRIEF))
     rig.run("30s")
@@ -367,7 +367,7 @@ def test_a_killed_work_that_never_says_so_does_not_keep_its_slot_busy_for_ever(r
 
 
 def test_a_worker_that_has_lost_too_many_slots_drains_and_ends(rig):
-    """R6: another takes its place, what can finish does so first."""
+    """Another takes its place, what can finish does so first."""
     good = rig.enqueue("good", call=Call(task="report", arguments="{}"))
     bad = rig.enqueue("bad")
     shop = rig.worker(Known("remind", BRIEF), Known("report"), slots=3, leaked_max=1)
@@ -386,7 +386,7 @@ def test_a_worker_that_has_lost_too_many_slots_drains_and_ends(rig):
 
 
 def test_a_worker_whose_every_slot_is_lost_ends_whatever_its_limit(rig):
-    """R6: one without slots is of no use."""
+    """One without slots is of no use."""
     rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF), slots=1, leaked_max=3)
     shop.executor.can_be_stopped = False
@@ -396,7 +396,7 @@ def test_a_worker_whose_every_slot_is_lost_ends_whatever_its_limit(rig):
 
 
 def test_a_draining_worker_that_lost_its_lease_does_not_join_again(rig):
-    """R9: it has nothing to join for; what it still has to say it says under its old id."""
+    """It has nothing to join for; what it still has to say it says under its old id."""
     run = rig.enqueue()
     shop = rig.worker()
     rig.run("1s")
@@ -412,7 +412,7 @@ def test_a_draining_worker_that_lost_its_lease_does_not_join_again(rig):
 
 
 def test_a_draining_worker_ends_although_the_store_is_away(rig):
-    """R9: what it has to tell waits for the grace; then others may find out for themselves."""
+    """What it has to tell waits for the grace; then others may find out for themselves."""
     rig.enqueue()
     shop = rig.worker(grace_us=30 * SECOND)
     rig.run("1s")
@@ -428,7 +428,7 @@ def test_a_draining_worker_ends_although_the_store_is_away(rig):
 
 
 def test_a_draining_worker_without_a_lease_waits_quietly_for_its_code(rig):
-    """R9: it was declared dead, and has nothing to tell and nothing to ask for."""
+    """It was declared dead, and has nothing to tell and nothing to ask for."""
     rig.dispatcher()
     rig.enqueue()
     shop = rig.worker(grace_us=60 * SECOND, cancel_grace_us=60 * SECOND)
@@ -444,7 +444,7 @@ def test_a_draining_worker_without_a_lease_waits_quietly_for_its_code(rig):
 
 
 def test_a_claim_whose_answer_was_lost_is_given_back_by_whoever_stops_at_once(rig):
-    """R9, INV-24: a stop costs nothing, also of what the worker never heard that it has."""
+    """INV-24: a stop costs nothing, also of what the worker never heard that it has."""
     run = rig.enqueue()
     shop = rig.worker()
     shop.line.loses.add("claim_runs")
@@ -458,7 +458,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back_by_whoever_stops_at_once(ri
 
 
 def test_a_draining_worker_takes_nothing_and_lets_work_finish(rig):
-    """R9: then it leaves."""
+    """Then it leaves."""
     first = rig.enqueue("first")
     shop = rig.worker()
     rig.run("1s")
@@ -477,7 +477,7 @@ def test_a_draining_worker_takes_nothing_and_lets_work_finish(rig):
 
 
 def test_after_the_grace_what_still_runs_is_asked_and_given_back(rig):
-    """R9: it costs nothing of the budget, and the next attempt has the next number."""
+    """It costs nothing of the budget, and the next attempt has the next number."""
     run = rig.enqueue()
     shop = rig.worker(grace_us=20 * SECOND)
     stops_when_asked(shop)
@@ -495,7 +495,7 @@ def test_after_the_grace_what_still_runs_is_asked_and_given_back(rig):
 
 
 def test_what_can_not_be_stopped_is_given_back_when_the_worker_ends(rig):
-    """R9: a thread ends with its process."""
+    """A thread ends with its process."""
     run = rig.enqueue()
     shop = rig.worker(grace_us=5 * SECOND, cancel_grace_us=5 * SECOND)
     shop.executor.can_be_stopped = False
@@ -507,7 +507,7 @@ def test_what_can_not_be_stopped_is_given_back_when_the_worker_ends(rig):
 
 
 def test_a_cancellation_outweighs_a_shutdown(rig):
-    """R3: the attempt is recorded as what somebody asked for."""
+    """The attempt is recorded as what somebody asked for."""
     run = rig.enqueue()
     shop = rig.worker(grace_us=1 * SECOND)
     rig.run("1s")
@@ -521,7 +521,7 @@ def test_a_cancellation_outweighs_a_shutdown(rig):
 
 
 def test_success_within_the_last_grace_counts(rig):
-    """R9: code that finishes although it was asked to stop is done."""
+    """Code that finishes although it was asked to stop is done."""
     run = rig.enqueue()
     shop = rig.worker(grace_us=5 * SECOND)
     rig.run("1s")
@@ -534,7 +534,7 @@ def test_success_within_the_last_grace_counts(rig):
 
 
 def test_a_second_signal_gives_back_everything_at_once(rig):
-    """R9: nothing is lost."""
+    """Nothing is lost."""
     runs = [rig.enqueue(f"r{number}") for number in range(3)]
     shop = rig.worker()
     rig.run("1s")
@@ -549,7 +549,7 @@ def test_a_second_signal_gives_back_everything_at_once(rig):
 
 
 def test_a_claim_that_was_never_started_does_not_use_up_its_number(rig):
-    """R1: given back before its code began."""
+    """Given back before its code began."""
     run = rig.enqueue()
     shop = rig.worker()
     shop.executor.on_start = lambda work: None
@@ -563,7 +563,7 @@ def test_a_claim_that_was_never_started_does_not_use_up_its_number(rig):
 
 
 def test_stopping_a_worker_twice_is_the_same_as_once(rig):
-    """R9: the loop stops it in the end, whatever happened before."""
+    """The loop stops it in the end, whatever happened before."""
     shop = rig.worker()
     over = []
     shop.worker.on_over = lambda: over.append(True)
@@ -576,7 +576,7 @@ def test_stopping_a_worker_twice_is_the_same_as_once(rig):
 
 
 def test_a_time_out_is_kept_while_the_store_is_away(rig):
-    """R6: limits need nobody's answer."""
+    """Limits need nobody's answer."""
     run = rig.enqueue()
     shop = rig.worker(Known("remind", BRIEF))
     stops_when_asked(shop)

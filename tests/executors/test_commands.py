@@ -1,4 +1,4 @@
-"""Commands: an argv without a shell, off unless allowed, in a small environment (R7, L4, E7)."""
+"""Commands: an argv without a shell, off unless allowed, in a small environment."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def python(program: str, *argv: str, **parts: Any) -> Attempt:
 
 
 def test_a_worker_runs_no_command_unless_it_is_told_to():
-    """R7: off unless enabled; trying again would change nothing."""
+    """Off unless enabled; trying again would change nothing."""
     executor = CommandExecutor(SystemClock())
     attempt = command("/bin/true")
     end = run(executor, attempt)
@@ -93,7 +93,7 @@ def test_arguments_are_arguments_and_no_shell_reads_them(executor):
 
 
 def test_nothing_of_the_worker_s_environment_goes_along(monkeypatch):
-    """L4: a command sees what it is given, and the few variables that programs need."""
+    """A command sees what it is given, and the few variables that programs need."""
     env = {"PATH": os.environ["PATH"], "HOME": "/home/ada", "TZ": "UTC", "SECRET": "hidden"}
     executor = CommandExecutor(SystemClock(), CommandSettings(allowed=None, env=env))
     attempt = command("env", env={"REGION": "{region}"}, given={"region": "eu"})
@@ -182,7 +182,7 @@ def test_one_that_tidies_up_when_asked_and_ends_well_has_succeeded(executor):
 
 
 def test_insisting_kills_what_ignores_being_asked(executor):
-    """R6: time-outs hold for commands, too."""
+    """Time-outs hold for commands, too."""
     attempt = command("/bin/sh", "-c", "trap '' TERM; echo ready; while true; do sleep 1; done")
     executor.start(attempt)
     assert comes_true(lambda: attempt.live.texts("stdout"))
@@ -243,7 +243,7 @@ def unsafe(*argv: str, grant: Grant = Grant.GRANTED, **parts: Any) -> Attempt:
 def test_an_unsafe_command_is_not_begun_before_it_is_permitted(
     executor, tmp_path: Path, grant: Grant
 ):
-    """E2: all of it is one effect."""
+    """All of it is one effect."""
     attempt = unsafe("touch", str(tmp_path / "done"), grant=grant)
     end = run(executor, attempt)
 
@@ -260,7 +260,6 @@ def test_an_unsafe_command_is_not_begun_before_it_is_permitted(
 def test_only_of_what_could_not_be_started_it_is_certain_that_nothing_was_done(
     executor, parts: dict[str, Any], is_undone: bool
 ):
-    """E2."""
     argv = parts.pop("argv")
     end = run(executor, unsafe(*argv, **parts))
 
@@ -326,7 +325,7 @@ threading.Event().wait()
 
 
 def test_no_command_outlives_its_worker():
-    """R10: nor does what it has started."""
+    """Nor does what it has started."""
     program = WORKER.format(root=str(Path(__file__).resolve().parents[2]))
     argv = bound(PYTHON, "-c", program)
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as worker:
@@ -339,7 +338,7 @@ def test_no_command_outlives_its_worker():
 
 
 def test_a_keeper_that_was_killed_is_replaced():
-    """R10: it knows what was there before it."""
+    """It knows what was there before it."""
     families = Families()
     with families.holding(2_000_000_000):
         first = families.keeper
@@ -355,7 +354,7 @@ def test_a_keeper_that_was_killed_is_replaced():
 
 
 def test_a_result_that_is_nested_without_end_fails(executor):
-    """R6: whatever it writes, its slot is free again."""
+    """Whatever it writes, its slot is free again."""
     end = run(executor, python("print('[' * 3000)", has_result=True))
 
     assert isinstance(end, Failed)
@@ -363,7 +362,7 @@ def test_a_result_that_is_nested_without_end_fails(executor):
 
 
 def test_a_defect_on_the_way_to_an_end_is_an_end(executor):
-    """R6: an end that nobody says would keep a slot for ever."""
+    """An end that nobody says would keep a slot for ever."""
     attempt = command("true")
     attempt.began = fail_to_begin  # type: ignore[method-assign]
     end = run(executor, attempt)
@@ -393,7 +392,7 @@ def told(before: int, stream: str = "stdout", more: str = "") -> Any:
 
 @pytest.mark.parametrize("before", [CHUNK_BYTES - 6, LINE_BYTES_MAX - 6, LINE_BYTES_MAX - 1])
 def test_a_secret_is_hidden_wherever_what_a_command_says_is_cut(before):
-    """L4: between two reads, and where a line is too long to be kept."""
+    """Between two reads, and where a line is too long to be kept."""
     attempt = told(before, more="; out.write('y' * 200_000 + chr(10) + 'next')")
     first, second = [attempt.live.hide(text) for text in attempt.live.texts("stdout")]
 
@@ -402,14 +401,14 @@ def test_a_secret_is_hidden_wherever_what_a_command_says_is_cut(before):
 
 
 def test_a_secret_is_hidden_in_an_error_made_of_a_line_that_was_cut():
-    """L4: the last lines are told as the error."""
+    """The last lines are told as the error."""
     attempt = told(LINE_BYTES_MAX - 6, "stderr", "; out.write('y' * 200_000); sys.exit(3)")
 
     assert attempt.ends[0].error.endswith("x***…\nexit status 3")
 
 
 def test_a_command_whose_secret_is_missing_here_is_tried_again():
-    """L4: as for webhooks and functions, whatever its errors."""
+    """As for webhooks and functions, whatever its errors."""
     attempt = command("/bin/true", env={"TOKEN": SecretReference("env:NOWHERE_TO_BE_FOUND")})
     settings = CommandSettings(allowed=None, read_secret=SecretSources().read_declared)
     end = run(CommandExecutor(SystemClock(), settings), attempt)
@@ -419,7 +418,7 @@ def test_a_command_whose_secret_is_missing_here_is_tried_again():
 
 
 def test_a_result_may_be_longer_than_a_line_of_the_log(executor):
-    """R7: it comes in several pieces, and is one line all the same."""
+    """It comes in several pieces, and is one line all the same."""
     program = "import sys; [print(one, end='', flush=True) for one in ('\"', 'x' * 50_000, '\"')]"
     end = run(executor, python(program, has_result=True))
 
@@ -428,7 +427,7 @@ def test_a_result_may_be_longer_than_a_line_of_the_log(executor):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_command_of_another_user_is_at_home_there(executor):
-    """L5: a program that looks for its files there does not find, or write, the worker's."""
+    """A program that looks for its files there does not find, or write, the worker's."""
     entry = pwd.getpwnam("nobody")
     attempt = command("env", user="nobody")
     given = command("env", user="nobody", env={"HOME": "/elsewhere"})

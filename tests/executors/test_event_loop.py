@@ -1,4 +1,4 @@
-"""Coroutines on one loop: asked to stop by cancelling, abandoned when they go on (R6, R7)."""
+"""Coroutines on one loop: asked to stop by cancelling, abandoned when they go on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_coroutine_ends_with_what_it_returns(executor: EventLoopExecutor):
 def test_whatever_a_coroutine_raises_is_the_end_of_it_alone(
     executor: EventLoopExecutor, error: BaseException
 ):
-    """R10: sys.exit ends the attempt; the loop goes on for the others."""
+    """Sys.exit ends the attempt; the loop goes on for the others."""
 
     async def fail() -> None:
         raise error
@@ -200,7 +200,7 @@ async def leaving(error: BaseException) -> None:
 def test_what_a_coroutine_starts_may_exit_without_ending_the_loop(
     executor: EventLoopExecutor, error: BaseException
 ):
-    """R10: asyncio lets these out of the loop itself; others that run on it must not hang."""
+    """Asyncio lets these out of the loop itself; others that run on it must not hang."""
     gate = threading.Event()
 
     async def gathering() -> None:
@@ -222,7 +222,7 @@ def test_what_a_coroutine_starts_may_exit_without_ending_the_loop(
 
 
 def test_a_task_that_stops_the_loop_does_not_end_it(executor: EventLoopExecutor):
-    """R10: the loop belongs to all of them."""
+    """The loop belongs to all of them."""
 
     async def stopping() -> int:
         asyncio.get_running_loop().stop()
@@ -236,7 +236,7 @@ def test_a_task_that_stops_the_loop_does_not_end_it(executor: EventLoopExecutor)
 
 
 def test_a_loop_that_breaks_down_ends_what_runs_on_it_and_is_replaced(executor: EventLoopExecutor):
-    """R6: nobody waits for a loop that is no more."""
+    """Nobody waits for a loop that is no more."""
 
     async def breaking() -> None:
         loop: Any = asyncio.get_running_loop()
@@ -289,7 +289,7 @@ def test_a_result_that_can_t_be_looked_at_is_an_end_all_the_same(executor: Event
 
 
 def test_a_coroutine_that_was_cancelled_has_seen_that_it_should_stop(executor: EventLoopExecutor):
-    """R6: what it returns afterwards is not its own word."""
+    """What it returns afterwards is not its own word."""
     attempt = Attempt(Code(tidying), live=LookedAt())
     executor.start(attempt)
     attempt.wait_begun()
@@ -443,7 +443,7 @@ def test_a_coroutine_that_cancels_itself_cancels_no_other(executor: EventLoopExe
 
 
 def test_a_coroutine_that_waits_is_alone_in_its_task(executor: EventLoopExecutor):
-    """R6: whoever is asked to stop is, and nobody else."""
+    """Whoever is asked to stop is, and nobody else."""
     tasks: list[object] = []
 
     async def waiting() -> None:

@@ -19,7 +19,7 @@ from tests.executors.attempt import attempt_of
     ],
 )
 def test_only_arguments_that_never_fit_are_bad_arguments(error: Exception, reason: Reason):
-    """R3: what a task's own types raise may be gone the next time."""
+    """What a task's own types raise may be gone the next time."""
 
     def prepare(*_: object) -> None:
         raise error

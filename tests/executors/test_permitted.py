@@ -1,4 +1,4 @@
-"""Commands that a worker may not run are left to one that may (L5, S6)."""
+"""Commands that a worker may not run are left to one that may."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class Heard:
 
 
 def test_a_command_that_is_not_allowed_is_nothing_that_the_worker_knows():
-    """L5."""
     tasks = PermittedTasks(an_app().catalogue(), frozenset({"sweep"}))
 
     assert ["hello", "sweep"] == tasks.names()
@@ -36,12 +35,11 @@ def test_a_command_that_is_not_allowed_is_nothing_that_the_worker_knows():
 
 
 def test_all_are_known_where_all_are_allowed():
-    """L5."""
     assert [] == PermittedTasks(an_app().catalogue(), None).left_out()
 
 
 def test_a_worker_says_which_commands_it_leaves_out():
-    """L5: whoever started it without leave hears of it at once."""
+    """Whoever started it without leave hears of it at once."""
     heard = Heard()
     make_worker(an_app(), WorkerOptions(allow_commands=False), heard)
 
@@ -50,7 +48,7 @@ def test_a_worker_says_which_commands_it_leaves_out():
 
 
 def test_a_worker_without_leave_buries_no_command_that_another_may_run(tmp_path):
-    """L5, S6: two workers on one queue, and only one of them may."""
+    """Two workers on one queue, and only one of them may."""
     app = an_app(f"sqlite:///{tmp_path / 'promises.db'}")
     careful = make_worker(app, WorkerOptions(allow_commands=False))
     allowed = make_worker(app, WorkerOptions(allow_commands=["backup"]))

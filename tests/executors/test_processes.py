@@ -1,4 +1,4 @@
-"""Each attempt in a process of its own: whatever happens there is settled (R6, R7, R10, E7)."""
+"""Each attempt in a process of its own: whatever happens there is settled."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_arguments_that_do_not_fit_end_it_before_it_begins(begin):
 
 
 def test_it_knows_its_run_and_its_idempotency_key(begin):
-    """E7: the id of its line's first run goes along; the process leads a group of its own."""
+    """The id of its line's first run goes along; the process leads a group of its own."""
     root = claimed_run("root").record.id
     attempt = begin("who", root=root, origin=Origin.REPAIR)
     claimed = attempt.claimed
@@ -105,7 +105,7 @@ def test_it_knows_its_run_and_its_idempotency_key(begin):
 
 
 def test_what_it_says_reaches_the_worker(begin):
-    """R5: lines, progress and checkpoints go through the worker, which has the store."""
+    """Lines, progress and checkpoints go through the worker, which has the store."""
     attempt = begin("talk")
     end = attempt.wait_end()
 
@@ -119,7 +119,7 @@ def test_what_it_says_reaches_the_worker(begin):
 
 @pytest.mark.parametrize("before", [3_950, 3_975, 3_990, 3_999])
 def test_a_secret_is_hidden_over_there_before_anything_is_cut(begin, monkeypatch, before: int):
-    """L4: neither a line nor an error ends in half of it."""
+    """Neither a line nor an error ends in half of it."""
     monkeypatch.setenv("DULY_SECRET_TOKEN", "hunter2-is-secret")
     arguments = {"token": {"secret": "env:DULY_SECRET_TOKEN"}, "before": before}
     attempt = begin("babble", json.dumps(arguments))
@@ -131,7 +131,7 @@ def test_a_secret_is_hidden_over_there_before_anything_is_cut(begin, monkeypatch
 
 
 def test_a_task_over_there_asks_before_its_effects_and_what_remains(executor, catalogue):
-    """E2, E6: the worker asks the store, and answers."""
+    """The worker asks the store, and answers."""
     attempt = Attempt(catalogue.find("settles"), claimed_run("settles"))
     attempt.live.done.append("a")
     executor.start(attempt)
@@ -163,7 +163,7 @@ def test_a_checkpoint_that_is_refused_is_refused_over_there(begin, executor, cat
     ],
 )
 def test_whatever_ends_it_is_told(begin, task: str, reason: Reason, said: str):
-    """R10: a crash ends its own process, and the attempt says how."""
+    """A crash ends its own process, and the attempt says how."""
     end = begin(task).wait_end()
 
     assert isinstance(end, Failed)
@@ -195,7 +195,7 @@ def test_asking_cancels_a_coroutine_over_there(begin, executor):
 
 @pytest.mark.parametrize("task", ["stubborn", "endless_in_c"])
 def test_insisting_kills_what_goes_on(begin, executor, task: str):
-    """R6: also a loop in C, which no signal handler of Python interrupts."""
+    """Also a loop in C, which no signal handler of Python interrupts."""
     attempt = begin(task)
     advanced(attempt)
     executor.ask(attempt)
@@ -221,7 +221,7 @@ def test_one_that_is_stopped_before_it_has_started_ends_too(begin, executor):
 
 
 def test_a_process_that_lingers_after_its_end_is_ended(begin, executor):
-    """R2: its word counts at once; what keeps it alive afterwards holds a slot, but not for long."""
+    """Its word counts at once; what keeps it alive afterwards holds a slot, but not for long."""
     attempt = begin("lingering")
     end = attempt.wait_end()
     was_gone = attempt.gone.is_set()
@@ -231,7 +231,7 @@ def test_a_process_that_lingers_after_its_end_is_ended(begin, executor):
 
 
 def test_a_line_that_is_too_long_is_cut_and_no_fault(begin):
-    """R10: the same line in a thread is cut, too."""
+    """The same line in a thread is cut, too."""
     attempt = begin("long_winded")
 
     assert Succeeded('"done"') == attempt.wait_end()
@@ -239,12 +239,12 @@ def test_a_line_that_is_too_long_is_cut_and_no_fault(begin):
 
 
 def test_processes_that_a_task_forks_end_by_a_signal(begin):
-    """R10: leaving a pool sends SIGTERM, which means to them what it means to any process."""
+    """Leaving a pool sends SIGTERM, which means to them what it means to any process."""
     assert Succeeded('"done"') == begin("forking").wait_end()
 
 
 def test_a_process_that_is_terminated_as_it_is_forked_ends(begin):
-    """R10: before it has done anything, SIGTERM means to it what it means to any process."""
+    """Before it has done anything, SIGTERM means to it what it means to any process."""
     assert Succeeded("[-15]") == begin("terminating_forks").wait_end()
 
 
@@ -260,7 +260,7 @@ def test_only_the_task_itself_is_heard_and_not_what_it_forks(begin):
 def test_a_coroutine_that_was_cancelled_over_there_has_seen_that_it_should_stop(
     executor, catalogue
 ):
-    """R6: what it returns afterwards is not its own word."""
+    """What it returns afterwards is not its own word."""
     task = "cancelled_and_returning"
     attempt = Attempt(catalogue.find(task), claimed_run(task), live=LookedAt())
     executor.start(attempt)
@@ -272,7 +272,7 @@ def test_a_coroutine_that_was_cancelled_over_there_has_seen_that_it_should_stop(
 
 
 def test_one_that_says_what_is_nested_without_end_is_killed(begin):
-    """R6: whatever it says, its slot is free again."""
+    """Whatever it says, its slot is free again."""
     attempt = begin("nested")
     end = attempt.wait_end()
 
@@ -341,7 +341,7 @@ threading.Event().wait()
 
 @pytest.mark.parametrize("task", ["patient", "endless_in_c", "stubborn"])
 def test_no_process_outlives_its_worker(task: str):
-    """R10: a worker that is killed takes its tasks' processes along, and what they have started."""
+    """A worker that is killed takes its tasks' processes along, and what they have started."""
     root = str(Path(__file__).resolve().parents[2])
     program = WORKER.format(root=root, task=task)
     argv = bound(sys.executable, "-c", program)

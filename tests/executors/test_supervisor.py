@@ -1,4 +1,4 @@
-"""The supervisor keeps processes going, says why they ended, and leaves none behind (R9, R10)."""
+"""The supervisor keeps processes going, says why they ended, and leaves none behind."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_it_keeps_as_many_going_as_it_is_told_to(tmp_path: Path):
     ],
 )
 def test_one_that_crashes_is_started_again_and_it_is_told_why(tmp_path: Path, crash: str, how: str):
-    """R10: the crash of a worker is told, and another takes its place after a wait."""
+    """The crash of a worker is told, and another takes its place after a wait."""
     mark = tmp_path / "mark"
     with supervised(CRASHING_ONCE.format(mark=str(mark), crash=crash)) as (supervisor, heard, _):
         assert comes_true(
@@ -160,7 +160,7 @@ def test_the_wait_grows_with_every_crash(tmp_path: Path):
 
 
 def test_one_that_asks_to_be_replaced_is_replaced_at_once(tmp_path: Path):
-    """R6: a worker that has lost too many slots ends by itself; that is no crash."""
+    """A worker that has lost too many slots ends by itself; that is no crash."""
     mark = tmp_path / "mark"
     crash = f"{SAYING}.say_over({RECYCLE_STATUS}); os._exit({RECYCLE_STATUS})"
     program = CRASHING_ONCE.format(mark=str(mark), crash=crash)
@@ -172,7 +172,7 @@ def test_one_that_asks_to_be_replaced_is_replaced_at_once(tmp_path: Path):
 
 
 def test_one_that_was_drained_is_not_replaced(tmp_path: Path):
-    """A1: once all were, the supervisor has nothing left to do."""
+    """Once all were, the supervisor has nothing left to do."""
     mark = tmp_path / "mark"
     crash = f"{SAYING}.say_over({DISMISSED_STATUS}); os._exit(0)"
     with supervised(CRASHING_ONCE.format(mark=str(mark), crash=crash)) as (
@@ -196,7 +196,7 @@ def test_one_that_is_started_wrongly_is_not_started_again():
 
 @pytest.mark.parametrize("status", [2, RECYCLE_STATUS, DISMISSED_STATUS])
 def test_no_task_can_speak_for_its_worker_by_an_exit_status(tmp_path: Path, status: int):
-    """R10: once it works, a status is any task's doing: a crash, and neither an order nor a wish."""
+    """Once it works, a status is any task's doing: a crash, and neither an order nor a wish."""
     mark = tmp_path / "mark"
     crash = f"{SAYING}.say_working(); os._exit({status})"
     with supervised(CRASHING_ONCE.format(mark=str(mark), crash=crash)) as (supervisor, heard, _):
@@ -207,7 +207,7 @@ def test_no_task_can_speak_for_its_worker_by_an_exit_status(tmp_path: Path, stat
 
 
 def test_one_that_is_over_and_lingers_is_ended_and_replaced(tmp_path: Path):
-    """R6: a process that has left the fleet does not stand in its successor's way."""
+    """A process that has left the fleet does not stand in its successor's way."""
     mark = tmp_path / "mark"
     program = LINGERING.format(mark=str(mark), status=RECYCLE_STATUS)
     with supervised(program, KILLED_SOON) as (_, heard, _thread):
@@ -217,7 +217,7 @@ def test_one_that_is_over_and_lingers_is_ended_and_replaced(tmp_path: Path):
 
 
 def test_one_that_lingers_after_it_was_told_to_stop_ends_as_it_has_said(tmp_path: Path):
-    """R9: how its work ended is known; what keeps its process does not count."""
+    """How its work ended is known; what keeps its process does not count."""
     mark = tmp_path / "mark"
     program = LINGERING.format(mark=str(mark), status=0)
     with supervised(program, KILLED_AFTER_A_WHILE) as (supervisor, heard, thread):
@@ -241,7 +241,7 @@ def test_it_waits_for_those_it_has_told_to_stop_and_ends_as_the_worst_of_them(tm
 
 
 def test_a_second_signal_ends_those_who_do_not_end(tmp_path: Path):
-    """R9: at once, also one that does not listen."""
+    """At once, also one that does not listen."""
     mark = tmp_path / "mark"
     with supervised(STUBBORN.format(mark=str(mark)), KILLED_SOON) as (supervisor, heard, thread):
         assert comes_true(lambda: marks(mark) == 1)

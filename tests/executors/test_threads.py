@@ -1,4 +1,4 @@
-"""Plain functions in threads: each ends by itself, and one that can't be stopped is left (R6, R7)."""
+"""Plain functions in threads: each ends by itself, and one that can't be stopped is left."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_a_function_answers_is_its_end(executor: ThreadExecutor):
 def test_whatever_a_function_raises_is_the_end_of_it_alone(
     executor: ThreadExecutor, error: BaseException
 ):
-    """R10: sys.exit in a task ends the attempt, and not the thread or the worker."""
+    """Sys.exit in a task ends the attempt, and not the thread or the worker."""
 
     def fail() -> None:
         raise error
@@ -106,7 +106,7 @@ def test_a_thread_is_used_again(executor: ThreadExecutor):
 
 
 def test_one_thread_takes_the_place_of_an_abandoned_one(executor: ThreadExecutor):
-    """R6: as many as there are slots run beside those that were abandoned."""
+    """As many as there are slots run beside those that were abandoned."""
     before, gate = {*threading.enumerate()}, threading.Event()
     attempts = [attempt_of(lambda: gate.wait(LIMIT_SECONDS)) for _ in range(4)]
     for attempt in attempts[:2]:
@@ -136,7 +136,7 @@ def test_idle_threads_end_when_it_is_closed(executor: ThreadExecutor, monkeypatc
 
 
 def test_a_thread_that_goes_on_is_abandoned_and_replaced():
-    """R6: code that ignores its time-out keeps its thread, and nobody else's."""
+    """Code that ignores its time-out keeps its thread, and nobody else's."""
     executor, gate = ThreadExecutor(slots=1), threading.Event()
     stuck, next_one = attempt_of(lambda: gate.wait(LIMIT_SECONDS)), attempt_of(lambda: "fine")
     executor.start(stuck)
@@ -225,7 +225,7 @@ def test_a_result_that_is_no_json_is_not_kept_and_that_is_told(executor: ThreadE
 
 
 def test_a_result_that_can_t_be_looked_at_is_an_end_all_the_same(executor: ThreadExecutor):
-    """R6: whatever a task returns, its slot is free again."""
+    """Whatever a task returns, its slot is free again."""
     attempt = attempt_of(Unbound)
     executor.start(attempt)
 
@@ -233,7 +233,7 @@ def test_a_result_that_can_t_be_looked_at_is_an_end_all_the_same(executor: Threa
 
 
 def test_a_defect_on_the_way_to_an_end_is_an_end(executor: ThreadExecutor):
-    """R6: an end that nobody says would keep a slot for ever."""
+    """An end that nobody says would keep a slot for ever."""
     attempt = attempt_of(lambda: None)
     attempt.began = fail_to_begin  # type: ignore[method-assign]
     executor.start(attempt)
@@ -250,7 +250,7 @@ def fail_to_begin() -> None:
 def test_what_no_thread_could_be_started_for_is_never_begun(
     executor: ThreadExecutor, monkeypatch: pytest.MonkeyPatch
 ):
-    """R2: the worker has given it up by then."""
+    """The worker has given it up by then."""
     refused, later = attempt_of(lambda: 1), attempt_of(lambda: 2)
 
     def refuse(_: threading.Thread) -> None:
@@ -267,7 +267,7 @@ def test_what_no_thread_could_be_started_for_is_never_begun(
 
 
 def test_functions_that_wait_for_each_other_are_all_begun():
-    """R7: each that comes calls the next, whether threads are new or idle."""
+    """Each that comes calls the next, whether threads are new or idle."""
     executor = ThreadExecutor(slots=8)
     for _ in range(2):
         gate = threading.Barrier(8)
@@ -281,7 +281,7 @@ def test_functions_that_wait_for_each_other_are_all_begun():
 def test_of_several_that_no_thread_could_be_started_for_none_is_begun(
     executor: ThreadExecutor, monkeypatch: pytest.MonkeyPatch
 ):
-    """R2: the worker has given them up by then."""
+    """The worker has given them up by then."""
     refused, later = [attempt_of(lambda: 1) for _ in range(3)], attempt_of(lambda: 2)
 
     def refuse(_: threading.Thread) -> None:

@@ -39,7 +39,7 @@ def test_several_queues_are_served():
 
 
 def test_development_takes_the_words_of_a_worker():
-    """R7: a webhook to a receiver of one's own can be tried there, too."""
+    """A webhook to a receiver of one's own can be tried there, too."""
     words = ["--processes=2", "--queue", "mail", "--allow-address", "localhost:8080"]
     command, bound, _ignored = app.parse_args(["dev", *words], exit_on_error=False)
 

@@ -1,4 +1,4 @@
-"""From a condition in the store to a server that somebody reads, and back when it is over (V3)."""
+"""From a condition in the store to a server that somebody reads, and back when it is over."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ BOTH = [("raised", "ops", "done", 1), ("resolved", "ops", "done", 1)]
 
 
 def test_a_real_mail_server_gets_one_mail_when_it_begins_and_one_when_it_is_over(watch, postbox):
-    """V3: by SMTP; both in one thread, each with what is so and what to do."""
+    """By SMTP; both in one thread, each with what is so and what to do."""
     box = postbox()
     watched = watch("smtp", box.options(), box.place)
     watched.trouble()
@@ -109,7 +109,7 @@ def test_a_real_mail_server_gets_one_mail_when_it_begins_and_one_when_it_is_over
 def test_a_real_web_server_gets_one_signed_post_when_it_begins_and_one_when_it_is_over(
     watch, receive
 ):
-    """V3: by webhook, under the ids of the deliveries that are on record."""
+    """By webhook, under the ids of the deliveries that are on record."""
     receiver = receive()
     options = {"url": receiver.url, "secret": {"secret": "env:DULY_SECRET_KEY"}}
     watched = watch("webhook", options, receiver.place)
@@ -133,7 +133,7 @@ def test_a_real_web_server_gets_one_signed_post_when_it_begins_and_one_when_it_i
 def test_a_chat_gets_one_message_when_it_begins_and_one_when_it_is_over(
     watch, receive, monkeypatch, kind
 ):
-    """V3: by its hook, whose address is a secret."""
+    """By its hook, whose address is a secret."""
     receiver = receive()
     monkeypatch.setenv("DULY_SECRET_HOOK", f"http://{receiver.place}/hooks/xyz")
     watched = watch(kind, {"url": {"secret": "env:DULY_SECRET_HOOK"}}, receiver.place)
@@ -150,7 +150,7 @@ def test_a_chat_gets_one_message_when_it_begins_and_one_when_it_is_over(
 
 
 def test_a_server_that_was_away_gets_it_later_and_once(watch, receive):
-    """V3: a try that failed is repeated under the same id until it is taken, and then no more."""
+    """A try that failed is repeated under the same id until it is taken, and then no more."""
     from aiohttp import web
 
     answers = [503, 503]

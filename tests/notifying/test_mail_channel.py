@@ -1,4 +1,4 @@
-"""Alerts by mail, through real servers that agree, refuse, hang, lie and break off (V3, L4)."""
+"""Alerts by mail, through real servers that agree, refuse, hang, lie and break off."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mail(server, limit=None, **options):
 
 
 def test_a_notice_becomes_a_message_for_every_recipient(postbox):
-    """V3: who, when and what are in its headers; both forms say it."""
+    """Who, when and what are in its headers; both forms say it."""
     box = postbox()
     people = ["ada@example.com", "grace@example.org"]
 
@@ -56,7 +56,7 @@ def test_a_notice_becomes_a_message_for_every_recipient(postbox):
 
 
 def test_the_same_delivery_is_the_same_message_in_every_try(postbox):
-    """V3: a receiver tells a repetition by the id of the delivery, whoever sends it."""
+    """A receiver tells a repetition by the id of the delivery, whoever sends it."""
     box = postbox()
     mail(box).deliver(notice())
     mail(box).deliver(notice())
@@ -77,7 +77,7 @@ HOSTILE = "x\r\nBcc: eve@example.com\r\n\r\n<script>alert(1)</script>\u202egnp\u
 
 
 def test_a_hostile_text_adds_no_header_no_recipient_and_no_markup(postbox):
-    """V3, L4: a schedule's name is whatever somebody typed."""
+    """A schedule's name is whatever somebody typed."""
     box = postbox()
     hostile = dict.fromkeys(("subject", "summary", "remedy", "tenant", "kind"), HOSTILE)
     evidence = {HOSTILE: HOSTILE, "deep": [{"a": HOSTILE}]}
@@ -94,7 +94,7 @@ def test_a_hostile_text_adds_no_header_no_recipient_and_no_markup(postbox):
 
 
 def test_an_encoded_word_is_not_decoded_into_another_header(postbox):
-    """V3, L4: printable ASCII that Python's own messages would decode into a line of its own."""
+    """Printable ASCII that Python's own messages would decode into a line of its own."""
     box = postbox()
     name = "=?utf-8?q?x=0d=0aBcc:_eve@evil.example?="
 
@@ -168,7 +168,7 @@ def test_when_some_have_it_and_the_rest_is_then_refused_it_is_done(postbox):
 
 @pytest.mark.parametrize("is_secure_at_once", [False, True])
 def test_a_login_is_made_under_tls(postbox, certificate, monkeypatch, is_secure_at_once):
-    """L4: the password is read by reference; a certificate is trusted that the operator names."""
+    """The password is read by reference; a certificate is trusted that the operator names."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.path))
     box = postbox(
         certificate.context,
@@ -190,7 +190,7 @@ def test_a_login_is_made_under_tls(postbox, certificate, monkeypatch, is_secure_
 def test_a_server_that_repeats_the_password_does_not_get_it_into_the_record(
     postbox, certificate, monkeypatch, caplog, refusal, is_final
 ):
-    """L4: neither in the detail nor in a log."""
+    """Neither in the detail nor in a log."""
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.path))
     box = postbox(certificate.context)
@@ -206,7 +206,7 @@ def test_a_server_that_repeats_the_password_does_not_get_it_into_the_record(
 
 
 def test_a_server_that_repeats_a_login_as_it_was_sent_does_not_get_it_into_the_record(liar):
-    """L4: name and password go together, in base64."""
+    """Name and password go together, in base64."""
     heard = []
 
     def talk(connection, over):
@@ -233,7 +233,7 @@ def test_a_password_that_is_not_here_is_looked_for_again(postbox, monkeypatch):
 
 
 def test_a_reference_to_what_the_operator_did_not_set_apart_is_refused_for_good(postbox):
-    """L4: a channel is data, and must not read the whole environment of whoever sends."""
+    """A channel is data, and must not read the whole environment of whoever sends."""
     channel = mail(postbox(), username="duly", password={"secret": "env:ELSEWHERE"})
     result = channel.deliver(notice())
 
@@ -440,7 +440,7 @@ def test_where_nobody_listens_is_asked_again(postbox):
     ],
 )
 def test_an_address_inside_is_refused_for_good(host, port, found):
-    """L3: whoever may set a channel up does not reach the operator's network by it."""
+    """Whoever may set a channel up does not reach the operator's network by it."""
     options = {"host": host, "port": port, "sender": "a@b.example", "recipients": ["c@d.example"]}
     channel = opened("smtp", options, lookup=lambda *_: ["93.184.215.14"])
     result = channel.deliver(notice())

@@ -1,4 +1,4 @@
-"""Receivers that hang, fail or are many: each keeps nobody but itself waiting (V3)."""
+"""Receivers that hang, fail or are many: each keeps nobody but itself waiting."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def told(app, subject: str) -> dict[str, tuple[str, int]]:
 
 
 def test_a_receiver_that_hangs_holds_up_nobody_else(stored, receive, postbox):
-    """V3: others get what is raised before and after it hung; it gets its own in the end, once."""
+    """Others get what is raised before and after it hung; it gets its own in the end, once."""
     store, clock = stored
     gate, box = Gate(), postbox()
     receiver = receive(gate.answer)
@@ -102,7 +102,7 @@ class Stuck:
 
 
 def test_so_many_are_told_at_once_and_no_more(stored):
-    """V3: however many channels hang, and each has its turn when one of them is done."""
+    """However many channels hang, and each has its turn when one of them is done."""
     store, clock = stored
     names = [f"channel-{number:02}" for number in range(SENDERS_MAX + 3)]
     for name in names:
@@ -131,7 +131,7 @@ def test_so_many_are_told_at_once_and_no_more(stored):
 
 
 def test_a_channel_that_fails_is_left_alone_with_all_that_goes_there(stored):
-    """V3: longer each time; one try tells for all, and the others are not charged for it."""
+    """Longer each time; one try tells for all, and the others are not charged for it."""
     store, clock = stored
     guard = GuardRoom(store, clock)
     for number in range(5):
@@ -153,7 +153,7 @@ def test_a_channel_that_fails_is_left_alone_with_all_that_goes_there(stored):
 
 
 def test_who_ends_in_good_order_waits_for_what_is_being_sent(receive):
-    """V3: it is settled under the watch, and the next one does not send it again."""
+    """It is settled under the watch, and the next one does not send it again."""
     gate = Gate()
     receiver = receive(gate.answer)
     store = MemoryStore(ManualClock())
@@ -177,7 +177,7 @@ def test_who_ends_in_good_order_waits_for_what_is_being_sent(receive):
 
 
 def test_what_a_sender_did_not_foresee_is_told():
-    """V3: nobody is left waiting for it."""
+    """Nobody is left waiting for it."""
     recorder = Recorder()
     senders = DeliveryThreads(recorder)
 

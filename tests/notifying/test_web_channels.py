@@ -1,4 +1,4 @@
-"""Alerts as webhooks and in chats, to real servers on loopback (V3, L3, L4)."""
+"""Alerts as webhooks and in chats, to real servers on loopback."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def echo(request):
 
 
 def test_a_webhook_is_signed_and_carries_the_id_of_its_delivery(receive):
-    """V3: as Standard Webhooks has it, checked with their own library."""
+    """As Standard Webhooks has it, checked with their own library."""
     receiver = receive()
 
     assert webhook(receiver).deliver(notice()).is_done
@@ -80,7 +80,7 @@ def test_a_webhook_is_signed_and_carries_the_id_of_its_delivery(receive):
 
 
 def test_every_try_of_a_delivery_says_the_same_under_the_same_id(receive):
-    """V3: so that a receiver can tell a repetition."""
+    """So that a receiver can tell a repetition."""
     receiver = receive(answering(500))
     first, second = webhook(receiver), webhook(receiver)
     results = [first.deliver(notice()), first.deliver(notice()), second.deliver(notice())]
@@ -132,7 +132,7 @@ def test_headers_may_be_secret(receive, monkeypatch):
 @pytest.mark.parametrize("kind", ["slack", "mattermost"])
 @pytest.mark.parametrize("hook", [HOOK, "/x/canary/y1", "/x?canary=y", "/services/T0/B1/canary-b/"])
 def test_the_address_of_a_chats_hook_is_never_told(receive, chat, kind, hook, caplog):
-    """L4: whoever knows it may write there."""
+    """Whoever knows it may write there."""
     caplog.set_level(logging.DEBUG)
     receiver = receive(echo)
     result = chat(kind, receiver, hook).deliver(notice())
@@ -158,7 +158,7 @@ def test_what_is_no_address_is_not_repeated(monkeypatch, value):
 def test_secrets_that_are_not_here_are_looked_for_again_and_forbidden_ones_are_not(
     receive, monkeypatch
 ):
-    """L4: a channel is data; it reads only what the operator has set apart."""
+    """A channel is data; it reads only what the operator has set apart."""
     receiver = receive()
     missing = webhook(receiver, secret={"secret": "env:DULY_SECRET_NONE"}).deliver(notice())
     forbidden = webhook(receiver, secret={"secret": "env:ELSEWHERE"}).deliver(notice())
@@ -171,7 +171,7 @@ def test_secrets_that_are_not_here_are_looked_for_again_and_forbidden_ones_are_n
 
 
 def test_an_address_inside_is_refused_for_good(receive, monkeypatch):
-    """L3: the guard of webhooks holds for alerts."""
+    """The guard of webhooks holds for alerts."""
     receiver = receive()
     monkeypatch.setenv("DULY_SECRET_HOOK", f"http://{receiver.place}{HOOK}")
     results = [
@@ -278,7 +278,7 @@ def test_texts_of_a_megabyte_are_cut(receive, chat, kind):
 
 @pytest.mark.parametrize("kind", ["slack", "mattermost"])
 def test_a_hostile_text_calls_nobody_in_a_chat(receive, chat, kind):
-    """V3: @channel, <!here>, links and Markdown stay what they are: somebody's words."""
+    """@channel, <!here>, links and Markdown stay what they are: somebody's words."""
     receiver = receive()
     hostile = dict.fromkeys(("subject", "summary", "remedy", "tenant", "kind"), HOSTILE)
 
@@ -304,7 +304,7 @@ def test_a_hostile_text_is_data_in_a_webhook(receive):
 
 
 def test_the_log_has_a_line_for_each_notice_at_its_level(caplog):
-    """V3: an error for a page, a warning, and word when it is over."""
+    """An error for a page, a warning, and word when it is over."""
     caplog.set_level(logging.DEBUG, logger="duly.alerts")
     channel = opened("log", {})
     told = [

@@ -1,4 +1,4 @@
-"""Where a token is sent, and where it comes from (L3)."""
+"""Where a token is sent, and where it comes from."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOKEN = "duly_abc_def"  # noqa: S105
     ],
 )
 def test_what_is_no_safe_address_is_refused(url):
-    """L3: a token goes by HTTPS, or stays on this machine."""
+    """A token goes by HTTPS, or stays on this machine."""
     with pytest.raises(duly.UsageError) as caught:
         duly.connect(url, token=TOKEN)
 
@@ -83,7 +83,7 @@ def test_tokens_come_from_the_call_the_environment_or_a_file(tmp_path, monkeypat
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
 def test_a_file_that_others_can_read_is_refused(tmp_path, monkeypatch):
-    """L3: a secret that others can read is none."""
+    """A secret that others can read is none."""
     monkeypatch.delenv("DULY_TOKEN", raising=False)
     file = tmp_path / "credentials"
     file.write_text("https://host duly_file\n")
@@ -104,7 +104,7 @@ def test_what_is_no_token_is_refused_and_not_repeated(token):
 
 
 def test_a_context_that_verifies_nobody_is_refused():
-    """L3: whoever answers proves who they are."""
+    """Whoever answers proves who they are."""
     blind = ssl.create_default_context()
     blind.check_hostname = False
     blind.verify_mode = ssl.CERT_NONE
@@ -131,7 +131,7 @@ def stranger(tmp_path):
 
 
 def test_no_token_is_sent_to_whom_nobody_vouches_for(stranger):
-    """L3: a server proves who it is before it is told anything, unless its authority is named."""
+    """A server proves who it is before it is told anything, unless its authority is named."""
     url, certificate = stranger
     Elsewhere.asked.clear()
     with (
@@ -172,7 +172,7 @@ class Elsewhere(BaseHTTPRequestHandler):
 
 
 def test_redirects_are_not_followed():
-    """L3: a token is not sent on to where a stranger points."""
+    """A token is not sent on to where a stranger points."""
     Elsewhere.asked.clear()
     server = HTTPServer(("127.0.0.1", 0), Elsewhere)
     threading.Thread(target=server.serve_forever, daemon=True).start()

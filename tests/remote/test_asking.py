@@ -17,7 +17,7 @@ from duly_conformance import alerts
 
 
 def test_schedules_are_made_looked_at_and_changed(remote):
-    """U4: a program anywhere orders what a program beside the store does."""
+    """A program anywhere orders what a program beside the store does."""
     made = remote.schedules.create(
         "a/b ü", "report", "0 2 * * *", tz="Europe/Berlin", misfire=duly.Misfire("skip")
     )
@@ -67,21 +67,21 @@ def test_lists_are_read_page_by_page(remote, app):
 
 
 def test_no_state_at_all_is_refused_as_it_is_here(remote, app):
-    """L6, A4: an empty list is not every state, and nobody takes it for that."""
+    """An empty list is not every state, and nobody takes it for that."""
     for of in (app, remote):
         with pytest.raises(duly.UsageError, match=r"^state: \[\] "):
             of.runs.list(state=[])
 
 
 def test_a_set_is_said_in_the_same_words_whatever_its_order():
-    """D1: under the same key it is the same order."""
+    """Under the same key it is the same order."""
     words = {"skipped", "missing", "failed", "cancelled", "expired"}
 
     assert sorted(words) == said(PlanBackfill, classes=words)["classes"]
 
 
 def test_a_run_in_doubt_is_looked_at_and_decided(remote):
-    """E5: somebody elsewhere sees what is safest, and decides."""
+    """Somebody elsewhere sees what is safest, and decides."""
     (item,) = remote.inbox.list()
     effects = {one.key: one.state for one in remote.inbox.effects(item.run.id)}
     settled = remote.inbox.reconcile(
@@ -95,7 +95,6 @@ def test_a_run_in_doubt_is_looked_at_and_decided(remote):
 
 
 def test_a_backfill_that_was_called_off_is_gone_on_from(remote):
-    """M2."""
     span = {"since": "2026-04-02T10:00Z", "until": "2026-04-02T14:00Z"}
     old = remote.backfills.create("hourly", **span)
     remote.backfills.cancel(old.id, reason="too much")
@@ -107,7 +106,7 @@ def test_a_backfill_that_was_called_off_is_gone_on_from(remote):
 
 
 def test_many_are_ordered_about_as_they_were_seen(remote):
-    """A1: a program anywhere looks first, and then orders about just that."""
+    """A program anywhere looks first, and then orders about just that."""
     for name in ("bulk-a", "bulk-b"):
         remote.schedules.create(name, "report", "1h")
     frozen = remote.schedule_selections.freeze(name_prefix="bulk-")
@@ -130,7 +129,7 @@ def test_many_are_ordered_about_as_they_were_seen(remote):
 
 
 def test_events_go_on_where_somebody_was(remote):
-    """S7: whoever comes back is told all that happened since, once and in order."""
+    """Whoever comes back is told all that happened since, once and in order."""
     remote.schedules.create("watched", "report", "1h")
     remote.schedules.pause("watched", reason="a")
     with closing(remote.events(after=0)) as events:
@@ -142,7 +141,7 @@ def test_events_go_on_where_somebody_was(remote):
 
 
 def test_a_token_of_every_tenant_follows_what_happens_to_all(server, app):
-    """L2: and one of a tenant does not."""
+    """And one of a tenant does not."""
     _, url, token = server
     acme = app.within(tenant="acme", actor="eve")
     viewer = app.tokens.create("ben", role="viewer", tenant="acme").text
@@ -163,7 +162,7 @@ def test_a_token_of_every_tenant_follows_what_happens_to_all(server, app):
 
 
 def test_no_number_goes_ahead_of_what_it_stands_for(remote):
-    """S7: whoever is cut off right after a number has been told all up to it."""
+    """Whoever is cut off right after a number has been told all up to it."""
     with closing(remote.events.stream(0)) as stream:
         numbers = [number for number, _ in islice(stream, 5)]
 
@@ -203,7 +202,7 @@ def test_no_number_goes_ahead_of_what_it_stands_for(remote):
     ],
 )
 def test_refusals_are_the_errors_of_the_library(remote, app, order, kind, parts):
-    """L6: the same error, with its field, value and remedy, wherever it was raised."""
+    """The same error, with its field, value and remedy, wherever it was raised."""
     with pytest.raises(kind) as caught:
         order(remote)
 
@@ -243,7 +242,7 @@ def test_an_error_is_the_same_sentence_here_and_there(remote, app):
     ids=str,
 )
 def test_the_same_filter_freezes_the_same_runs_here_and_there(remote, app, terms):
-    """A1: dead ones unless told, those of every state if None is said, one word or several."""
+    """Dead ones unless told, those of every state if None is said, one word or several."""
     here = app.selections.freeze(**terms)
     there = remote.selections.freeze(**terms)
 
@@ -251,7 +250,7 @@ def test_the_same_filter_freezes_the_same_runs_here_and_there(remote, app, terms
 
 
 def test_alerts_of_several_states_are_listed_here_and_there(remote, app):
-    """V3, U4: of one state, of several, or all of them."""
+    """Of one state, of several, or all of them."""
     fence = alerts.watch(app.store)
     over, mail = (alerts.condition(f"queue {name}") for name in ("over", "mail"))
     alerts.look(app.store, fence, over, mail)

@@ -1,4 +1,4 @@
-"""Every command over HTTP: it works as it does beside the store, or says that it can't (U4)."""
+"""Every command over HTTP: it works as it does beside the store, or says that it can't."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def names_of(group, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def test_of_every_command_it_is_known_whether_it_works_from_afar():
-    """U4: nobody adds a command without saying what it does with a server."""
+    """Nobody adds a command without saying what it does with a server."""
     known = [*LOOKS, *ORDERS, *NOT_THERE, *REFUSED, *ALONE, "doctor"]
     known.remove("doctor --fix")
 
@@ -287,7 +287,7 @@ MORE_LOOKS = (
 
 @pytest.mark.parametrize("words", [*LOOKS.values(), *MORE_LOOKS])
 def test_a_look_prints_the_same_here_and_there(run, words):
-    """U4: --url names a store or a server, and the answer is one."""
+    """--url names a store or a server, and the answer is one."""
     for more in ((), ("--json",)):
         there, beside = run(words, *more), run(words, *more, is_there=False)
 
@@ -302,7 +302,7 @@ def settled(ended: Ended) -> Ended:
 
 
 def test_many_are_ordered_about_from_afar_as_beside_the_store(order):
-    """A1, U4: the set is the server's, and so is what is told of each."""
+    """The set is the server's, and so is what is told of each."""
     order("schedule create far-a --task report --when 1d")
     order("schedule create far-b --task report --when 1d")
     shown = order("schedule pause --prefix far- --reason r --dry-run --json")
@@ -324,7 +324,7 @@ def test_many_are_ordered_about_from_afar_as_beside_the_store(order):
 
 
 def test_orders_are_given_from_afar(order):
-    """U4: whatever a person may order beside the store, they may order at a server."""
+    """Whatever a person may order beside the store, they may order at a server."""
     for words in ORDERS.values():
         ended = order(words)
 
@@ -333,7 +333,7 @@ def test_orders_are_given_from_afar(order):
 
 
 def test_a_token_of_every_tenant_names_whose_things_are_meant(run):
-    """L2, U4: by an option before or behind the command, or a variable; what is told to undo names it, too."""
+    """By an option before or behind the command, or a variable; what is told to undo names it, too."""
     made = run("--tenant acme enqueue report --key theirs --in 2h")
     theirs = run("--tenant acme delayed list --json")
     ours = run("delayed list --json")
@@ -348,7 +348,7 @@ def test_a_token_of_every_tenant_names_whose_things_are_meant(run):
 
 
 def test_the_state_of_one_tenant_is_told_of_it_alone(run):
-    """V1, L2: also to a token that sees all; without a name it is everybody's."""
+    """Also to a token that sees all; without a name it is everybody's."""
     run("--tenant globex enqueue report --key globex --in 2h")
     own, everybody = (
         json.loads(run(words).out) for words in ("--tenant globex status --json", "status --json")
@@ -367,7 +367,6 @@ def test_the_state_of_one_tenant_is_told_of_it_alone(run):
 
 
 def test_a_token_of_one_tenant_names_no_other(run, living, monkeypatch):
-    """L2."""
     token = token_for(served_app.app, name="eve", tenant="acme", role="viewer")
     monkeypatch.setenv("DULY_TOKEN", token["Authorization"].removeprefix("Bearer "))
     own = run("--tenant acme status --json")
@@ -387,7 +386,7 @@ def test_what_is_not_there_is_said_as_it_is_beside_the_store(run, words):
 
 @pytest.mark.parametrize("words", REFUSED.values())
 def test_what_needs_the_store_itself_is_refused_in_a_sentence(run, words):
-    """U4, L6: one clear error, before anything is done."""
+    """One clear error, before anything is done."""
     before, _, after = words.partition(" -- ")
     ended = run(before, "--json", *(("--", after) if after else ()))
 
@@ -397,7 +396,7 @@ def test_what_needs_the_store_itself_is_refused_in_a_sentence(run, words):
 
 
 def test_the_doctor_asks_a_server_what_it_finds_where_it_runs(run):
-    """U4: the same findings, codes and exit code, of the installation that serves."""
+    """The same findings, codes and exit code, of the installation that serves."""
     there, beside = run("doctor", "--json"), run("doctor", "--json", is_there=False)
     found, own = json.loads(there.out), json.loads(beside.out)
 
@@ -431,7 +430,7 @@ def test_without_a_token_one_is_asked_for(run, monkeypatch, tmp_path):
 
 
 def test_a_token_in_the_clear_goes_nowhere(run):
-    """L3: a server elsewhere is asked by HTTPS."""
+    """A server elsewhere is asked by HTTPS."""
     ended = run("--url http://example.com:8420 status")
 
     assert 2 == ended.code

@@ -1,4 +1,4 @@
-"""Lost connections: orders are repeated within bounds, under one key, and carried out once (D1)."""
+"""Lost connections: orders are repeated within bounds, under one key, and carried out once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from duly.errors import StoreUnavailable
 
 
 def test_an_order_whose_reply_is_lost_is_carried_out_once(afar, lossy, app, rests):
-    """D1: the promise is made once, however often it is sent."""
+    """The promise is made once, however often it is sent."""
     before = len(app.runs.list(limit=1000, queue="lost"))
     lossy.losses = 2
     made = afar.enqueue("report", queue="lost")
@@ -41,7 +41,7 @@ def test_looking_again_is_always_safe(afar, lossy):
 
 
 def test_a_rule_whose_reply_is_lost_is_set_once_and_is_no_conflict(afar, lossy, app):
-    """V3, S4: what is sent again says what is so already."""
+    """What is sent again says what is so already."""
     lossy.losses = 2
     made = afar.alerts.set_rule("breaker-open", threshold="7m", version=0)
     entries = app.audit.page(action="alert-rule.set", all_tenants=True).items
@@ -51,7 +51,7 @@ def test_a_rule_whose_reply_is_lost_is_set_once_and_is_no_conflict(afar, lossy, 
 
 
 def test_what_has_no_key_is_not_sent_twice(afar, lossy, app):
-    """L3: a token whose text was lost is not made a second time behind anybody's back."""
+    """A token whose text was lost is not made a second time behind anybody's back."""
     lossy.losses = 1
     with pytest.raises(StoreUnavailable, match="not known whether"):
         afar.tokens.create("once")
@@ -60,7 +60,7 @@ def test_what_has_no_key_is_not_sent_twice(afar, lossy, app):
 
 
 def test_events_are_told_once_each_across_a_lost_connection(afar, lossy, app):
-    """S7: nothing is left out and nothing told twice when the connection is lost."""
+    """Nothing is left out and nothing told twice when the connection is lost."""
     events = afar.events(after=0)
     first = next(events)
     lossy.losses = 1

@@ -41,7 +41,7 @@ def operations() -> dict[str, Operation[Any]]:
 
 
 def test_each_operation_is_called_as_the_server_s_table_has_it():
-    """U4: the client and the server mean the same by every operation."""
+    """The client and the server mean the same by every operation."""
     theirs = {
         one.operation_id: (one.method, one.path, one.answer, one.is_idempotent) for one in ROUTES
     }
@@ -53,14 +53,14 @@ def test_each_operation_is_called_as_the_server_s_table_has_it():
 
 
 def test_no_operation_is_out_of_reach():
-    """U4: what the server can do, the client can order."""
+    """What the server can do, the client can order."""
     names = {one.operation_id for one in ROUTES}
 
     assert names - set(operations()) == set(ELSEWHERE) & names
 
 
 def test_a_list_is_as_long_from_afar_as_it_is_here(app, remote):
-    """U4: the same call has the same answer, also where nobody says how many."""
+    """The same call has the same answer, also where nobody says how many."""
     here, there = dict[str, object](), dict[str, object]()
     for name in vars(remote):
         for method, _ in inspect.getmembers(getattr(app, name, None), inspect.ismethod):

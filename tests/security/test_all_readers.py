@@ -1,4 +1,4 @@
-"""Every hostile text, to everything that reads one: it is read, or refused by an error of ours (L6)."""
+"""Every hostile text, to everything that reads one: it is read, or refused by an error of ours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIELDS = ("url", "secret", "headers", "host", "threshold", "hold_for", "kind", "
 
 
 def test_every_kind_of_reader_is_there():
-    """L6: forms, filters, bodies and queries are taken from the tables of pages and routes."""
+    """Forms, filters, bodies and queries are taken from the tables of pages and routes."""
     begun = {name.partition(" ")[0] for name in READERS}
 
     assert {"rule", "channel", "query", "body", "form", "filter", "silence", "cookie"} <= begun
@@ -40,7 +40,6 @@ def test_every_kind_of_reader_is_there():
 
 @each_row("name", READERS)
 def test_a_hostile_text_is_read_or_refused(name):
-    """L6."""
     # There are a hundred of those that tables make alike: each has its share of the texts.
     is_one_of_many = name.startswith(("body", "form", "filter", "query", "rule"))
     begin = len(name) % SHARES
@@ -52,7 +51,7 @@ def test_a_hostile_text_is_read_or_refused(name):
 
 @each_row("name", READERS)
 def test_a_document_of_any_shape_is_read_or_refused(name):
-    """L6: also where a text was to be, there may be whatever JSON can say."""
+    """Also where a text was to be, there may be whatever JSON can say."""
 
     @settings(max_examples=10, deadline=None, database=None, derandomize=True)
     @given(

@@ -1,4 +1,4 @@
-"""Secrets put through everything: afterwards they are found nowhere (L1, L4).
+"""Secrets put through everything: afterwards they are found nowhere.
 
 Those of webhooks go through `tests/webhooks/test_end_to_end.py`.
 """
@@ -68,7 +68,7 @@ def everything_answered(asker: RawAsker, run: str) -> bytes:
 
 
 def test_no_secret_is_in_anything_that_was_ever_written(house, tmp_path, caplog):
-    """L1, L4: store, answers, errors, events, exports and logs; of tokens there is a hash."""
+    """Store, answers, errors, events, exports and logs; of tokens there is a hash."""
     caplog.set_level(logging.DEBUG)
     run = live(house)
     app = house.app
@@ -109,7 +109,7 @@ def test_no_secret_is_in_anything_that_was_ever_written(house, tmp_path, caplog)
 
 @pytest.mark.parametrize("words", [("status",), ("db", "check"), ("doctor",), ("config", "show")])
 def test_a_databases_password_is_not_repeated(tmp_path: Path, words: tuple[str, ...]):
-    """L4: wherever the URL was said, and though nobody answers there."""
+    """Wherever the URL was said, and though nobody answers there."""
     url = f"postgresql://anna:{PASSWORD}@127.0.0.1:1/duly"
     by_option = command(*words, "--url", url, folder=tmp_path)
     by_setting = command(*words, "--json", folder=tmp_path, DULY_URL=url)

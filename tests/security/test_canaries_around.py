@@ -1,4 +1,4 @@
-"""Secrets are found nowhere around a run either: traces, logs, pages, numbers and alerts (L4, V2, V3).
+"""Secrets are found nowhere around a run either: traces, logs, pages, numbers and alerts.
 
 What the store, the API and exports hold of them is `test_canaries.py`'s.
 """
@@ -110,7 +110,7 @@ def told_by(app: duly.App, run: str) -> str:
 
 
 def test_no_secret_is_in_traces_logs_pages_or_numbers(url):
-    """L4, V2: of a task that has been as careless as can be, on both databases."""
+    """Of a task that has been as careless as can be, on both databases."""
     recorded = Recorded()
     with duly.App(url) as app, logged() as log:
         app.traces.tracing = recorded.tracing
@@ -154,7 +154,7 @@ async def parrot(request):
 def test_no_secret_is_in_alerts_or_in_what_is_kept_of_their_deliveries(
     tmp_path, monkeypatch, receive, postbox
 ):
-    """L4, V3: neither what opens a channel, nor in what the channels were sent."""
+    """Neither what opens a channel, nor in what the channels were sent."""
     receiver, box = receive(parrot), postbox()
     monkeypatch.setenv("DULY_SECRET_HOOK", f"http://{receiver.place}{HOOK}")
     box.decisions.data = "451 try later"

@@ -1,4 +1,4 @@
-"""Each defence is what stops the attack: without it, the attack succeeds (L1)."""
+"""Each defence is what stops the attack: without it, the attack succeeds."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ DEFENCES: dict[str, tuple[Any, str, Any, int, Callable[[Attack], Reply]]] = {
 def test_an_attack_is_stopped_by_its_defence_and_by_nothing_else(
     attack: Attack, monkeypatch: pytest.MonkeyPatch, name: str
 ):
-    """L1."""
     place, defence, instead, status, attacks = DEFENCES[name]
     defended = attacks(attack)
     monkeypatch.setattr(place, defence, instead)

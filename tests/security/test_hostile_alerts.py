@@ -1,4 +1,4 @@
-"""Hostile texts and addresses in alerts: what leaves obeys nobody but the operator (V3, L3, L4)."""
+"""Hostile texts and addresses in alerts: what leaves obeys nobody but the operator."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Elements(HTMLParser):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_becomes_a_header_a_person_or_markup_of_a_mail(kind):
-    """V3: subject and bodies; the message is parsed as its readers do."""
+    """Subject and bodies; the message is parsed as its readers do."""
     assert isinstance(PLAN, MailPlan)
     for text in KINDS[kind]:
         sent = compose_mail(PLAN, hostile(text))
@@ -109,7 +109,7 @@ def test_no_text_becomes_a_header_a_person_or_markup_of_a_mail(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_calls_or_links_anybody_in_a_chat(kind):
-    """V3: outside the span of code, in which nothing is read."""
+    """Outside the span of code, in which nothing is read."""
     for text in KINDS[kind]:
         for payload in (slack_payload(hostile(text)), mattermost_payload(hostile(text))):
             json.dumps(payload).encode()
@@ -122,7 +122,7 @@ def test_no_text_calls_or_links_anybody_in_a_chat(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_begins_a_line_of_a_log_or_leaves_its_place_in_json(kind):
-    """V3: neither in the log, nor in a webhook's body, nor in the plain part of a mail."""
+    """Neither in the log, nor in a webhook's body, nor in the plain part of a mail."""
     for text in KINDS[kind]:
         told = hostile(text)
 
@@ -134,7 +134,7 @@ def test_no_text_begins_a_line_of_a_log_or_leaves_its_place_in_json(kind):
 
 
 def test_a_runbook_is_named_by_the_kind_and_leads_nowhere_else():
-    """V3: whatever a kind is called, its page is one of ours."""
+    """Whatever a kind is called, its page is one of ours."""
     known = {runbook_of(str(kind)) for kind in AlertKind}
 
     assert all(re.fullmatch(r"docs/runbooks/[a-z-]+\.md", one) for one in known)
@@ -146,7 +146,7 @@ def test_a_runbook_is_named_by_the_kind_and_leads_nowhere_else():
 @each_row("text", MAILS)
 @each_row("field", ["sender", "recipients"])
 def test_a_mail_address_is_one_address_or_refused(field, text):
-    """L6: nothing in it ends a command or a header."""
+    """Nothing in it ends a command or a header."""
     plan = read("ops", "smtp", {**MAIL, field: text})
     if not isinstance(plan, MailPlan):
         assert field == plan
@@ -161,7 +161,7 @@ def look_up(host, port):
 
 @each_row("url", [*UNREADABLE, *OUT_OF_BOUNDS])
 def test_no_channel_leads_inside(monkeypatch, url):
-    """L3: a webhook's URL, and a chat's hook, which is a secret; refused before anybody connects."""
+    """A webhook's URL, and a chat's hook, which is a secret; refused before anybody connects."""
     monkeypatch.setenv("DULY_SECRET_KEY", KEY)
     results = []
     given = {"url": url, "secret": "env:DULY_SECRET_KEY"}
@@ -196,7 +196,7 @@ INSIDE = sorted(
 @each_row("host", INSIDE)
 @each_row("security", ["none", "starttls", "tls"])
 def test_no_mail_server_is_inside(host, security):
-    """L3: by its name or its address, unless the operator allows it."""
+    """By its name or its address, unless the operator allows it."""
     options = {**MAIL, "host": host, "security": security}
     if isinstance(plan := read("ops", "smtp", options), str):
         assert "host" == plan
@@ -208,7 +208,7 @@ def test_no_mail_server_is_inside(host, security):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_is_an_option_that_does_something_else(kind):
-    """L6: names, hosts, headers; each is refused or kept as it is, never read as two things."""
+    """Names, hosts, headers; each is refused or kept as it is, never read as two things."""
     for text in KINDS[kind]:
         for name, options in (
             (text, {}),
@@ -224,7 +224,7 @@ def test_no_text_is_an_option_that_does_something_else(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hook_is_given_by_reference_alone(kind):
-    """L4: whatever else somebody types is refused, and not repeated."""
+    """Whatever else somebody types is refused, and not repeated."""
     for text in KINDS[kind]:
         plan = read("ops", "mattermost", {"url": text})
         if isinstance(plan, ChatPlan):

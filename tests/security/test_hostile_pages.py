@@ -1,4 +1,4 @@
-"""Hostile texts in every form, query, path and cookie of the console: each stays a text (L1, L2, L6)."""
+"""Hostile texts in every form, query, path and cookie of the console: each stays a text."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_there_are_as_many_places_as_pages_have():
 
 
 def test_no_text_is_obeyed_by_a_browser_wherever_it_was_put(world: World):
-    """L1, L2, L6: and never a failure; afterwards no page that shows what was kept does either."""
+    """And never a failure; afterwards no page that shows what was kept does either."""
     texts = cycle(TEXTS)
     for place in places():
         for text in (next(texts) for _ in range(EACH)):
@@ -191,7 +191,7 @@ def test_no_text_is_obeyed_by_a_browser_wherever_it_was_put(world: World):
     [pytest.param(one, marks=[pytest.mark.thorough] * (one in ELSEWHERE)) for one in KINDS],
 )
 def test_no_reason_or_name_is_obeyed_where_it_is_shown(world: World, kind: str):
-    """L6: whatever was said in an order stands on the audit trail, and on the pages about it."""
+    """Whatever was said in an order stands on the audit trail, and on the pages about it."""
     app = world.visitor.app
     chosen = KINDS[kind] if kind == "markup" else KINDS[kind][::3]
     for number, text in enumerate(chosen):

@@ -1,4 +1,4 @@
-"""Hostile texts, in every place of the API that takes one: none is obeyed by anybody (L1, L2, L6)."""
+"""Hostile texts, in every place of the API that takes one: none is obeyed by anybody."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_corpora_are_large_enough_to_mean_something():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_is_obeyed_wherever_it_is_put(world: World, kind: str):
-    """L1, L2, L6: the answer is JSON that says so, of our own tenant, and never a failure."""
+    """The answer is JSON that says so, of our own tenant, and never a failure."""
     before = world.of_theirs()
     texts = cycle(KINDS[kind])
     for slot in PLACES:
@@ -92,7 +92,7 @@ def test_no_text_is_obeyed_wherever_it_is_put(world: World, kind: str):
 
 
 def test_a_tenant_that_is_named_is_a_name(world: World):
-    """L2: also for somebody who may name any."""
+    """Also for somebody who may name any."""
     for texts in KINDS.values():
         for text in texts:
             said = [(b"duly-tenant", text.encode())]
@@ -116,7 +116,7 @@ def _judge(about: str, reply: Reply) -> None:
 
 
 def test_a_name_comes_back_as_it_was_given_or_was_refused(world: World):
-    """L6: nothing is cut out of it, and nothing escaped twice."""
+    """Nothing is cut out of it, and nothing escaped twice."""
     kept = 0
     for text in (*MARKUP, *STATEMENTS):
         name = f"{text}."
@@ -135,7 +135,7 @@ def test_a_name_comes_back_as_it_was_given_or_was_refused(world: World):
 
 @pytest.mark.parametrize("field", ["name_prefix", "task", "owner", "declared_by"])
 def test_a_filter_finds_what_it_says_and_nothing_more(world: World, field: str):
-    """L2: neither by a quote, nor by what a pattern would match."""
+    """Neither by a quote, nor by what a pattern would match."""
     new = {"name": "plain", "task": "report", "when": "1h", "owner": "anna"}
     world.mallory.ask("POST", "/schedules", json=new | {"arguments": {"note": ""}})
     for text in STATEMENTS:
@@ -149,7 +149,7 @@ def test_a_filter_finds_what_it_says_and_nothing_more(world: World, field: str):
 
 @pytest.mark.parametrize("below", ["/", "/schedules/", "/runs/", "/tokens/"])
 def test_a_path_leads_nowhere_but_where_the_table_says(world: World, below: str):
-    """L1: as it stands in the address, and not as a part of it."""
+    """As it stands in the address, and not as a part of it."""
     for text in PATHS:
         reply = world.mallory.ask("GET", below + text)
 
@@ -159,7 +159,7 @@ def test_a_path_leads_nowhere_but_where_the_table_says(world: World, below: str)
 
 @pytest.mark.parametrize("header", [b"authorization", b"cookie"])
 def test_what_is_no_token_opens_nothing(world: World, header: bytes):
-    """L1: by whatever header it comes."""
+    """By whatever header it comes."""
     for text in HEADERS:
         said = text.encode()
         value = b"duly_session=" + said if header == b"cookie" else said

@@ -1,4 +1,4 @@
-"""Each limit of what may be sent: what is just within is taken, and one more is refused (L6)."""
+"""Each limit of what may be sent: what is just within is taken, and one more is refused."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ LIMITS: dict[str, tuple[int, int, Callable[[RawAsker, int], Reply]]] = {
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_one_more_than_a_limit_is_refused(asked: RawAsker, name: str):
-    """L6: with the field and what to do, and nothing half done."""
+    """With the field and what to do, and nothing half done."""
     most, status, send = LIMITS[name]
     over = send(asked, most + 1)
     within = send(asked, most)
@@ -96,7 +96,7 @@ def test_one_more_than_a_limit_is_refused(asked: RawAsker, name: str):
 
 
 def test_an_expression_is_read_up_to_a_length(asked: RawAsker):
-    """L6: what nobody writes by hand is not worth reading."""
+    """What nobody writes by hand is not worth reading."""
     reply = look(asked, "/next", when="every day at 9" + " and 10" * 2000)
 
     assert reply.status in {414, 422}, reply.body
@@ -116,7 +116,7 @@ def test_a_path_has_a_length(asked: RawAsker):
 
 @pytest.mark.parametrize("depth", [40, 2000, 100_000])
 def test_arguments_are_nested_so_deep(asked: RawAsker, depth: int):
-    """L6: nobody runs out of stack."""
+    """Nobody runs out of stack."""
     body = b'{"name": "n", "task": "report", "when": "1h", "arguments": {"note": '
     reply = asked.ask("POST", "/schedules", content=body + b"[" * depth + b"]" * depth + b"}}")
 

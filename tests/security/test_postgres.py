@@ -1,4 +1,4 @@
-"""Hostile texts on PostgreSQL, in the name of a role that sees one tenant's rows at a time (L2)."""
+"""Hostile texts on PostgreSQL, in the name of a role that sees one tenant's rows at a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def held(database: str) -> Iterator[tuple[RawAsker, duly.App]]:
 
 
 def test_no_text_leads_into_another_tenant(held: tuple[RawAsker, duly.App]):
-    """L1, L2: not even as the tenant's own name, which no statement can bind."""
+    """Not even as the tenant's own name, which no statement can bind."""
     asked, theirs = held
     before = theirs.schedules.list()
     for text in TEXTS:

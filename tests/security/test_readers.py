@@ -1,4 +1,4 @@
-"""Whatever is sent to those who read requests: it is read, or refused by an error of ours (L6)."""
+"""Whatever is sent to those who read requests: it is read, or refused by an error of ours."""
 
 from __future__ import annotations
 
@@ -77,7 +77,6 @@ def _reads(read: Callable[[Any], object], given_one: Any) -> None:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_is_read_or_refused(name: str):
-    """L6."""
 
     @settings(max_examples=60, deadline=None, database=None, derandomize=True)
     @given(
@@ -91,7 +90,6 @@ def test_a_text_is_read_or_refused(name: str):
 
 @pytest.mark.parametrize("name", BYTES)
 def test_bytes_are_read_or_refused(name: str):
-    """L6."""
 
     @settings(max_examples=80, deadline=None, database=None, derandomize=True)
     @given(
@@ -125,7 +123,7 @@ ID = UUID("0196b000-0000-7000-8000-000000000001")
     ids=range(11),
 )
 def test_a_cursor_that_nobody_wrote_is_refused_or_harmless(clock, path: str, parts: Any):
-    """L6: also one of the right shape."""
+    """Also one of the right shape."""
     app = duly.App(store=MemoryStore(clock), clock=clock)
     token = token_for(app)["Authorization"].encode()
     written = write_cursor(*[str(one) if isinstance(one, UUID) else _small(one) for one in parts])

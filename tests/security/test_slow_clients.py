@@ -1,4 +1,4 @@
-"""Clients that drip, stay silent, hang up or read nothing hold nobody else up (L1)."""
+"""Clients that drip, stay silent, hang up or read nothing hold nobody else up."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def patient(app: duly.App) -> Iterator[Speaker]:
 
 
 def test_those_who_never_finish_asking_hold_nobody_up(speaker: Speaker):
-    """L1: more of them than there are threads."""
+    """More of them than there are threads."""
     with contextlib.ExitStack() as stack:
         for said in [b"", b"G", HALF] * 2:
             stack.enter_context(speaker.connected(*[said] if said else []))
@@ -73,7 +73,7 @@ def test_those_who_never_finish_asking_hold_nobody_up(speaker: Speaker):
 
 @pytest.mark.parametrize("said", [b"", b"G", HALF, b"PRI * HTTP/2.0\r\n"], ids=ascii)
 def test_who_does_not_finish_asking_is_let_go(hasty: Speaker, said: bytes):
-    """L1: a connection over which nothing comes is no place that others lack."""
+    """A connection over which nothing comes is no place that others lack."""
     with hasty.connected(*[said] if said else []) as line:
         assert line.recv(1 << 16).partition(b"\r\n")[0] in {
             b"",
@@ -111,7 +111,7 @@ def test_a_body_that_drips_is_not_waited_for(speaker: Speaker):
     ids=range(8),
 )
 def test_what_two_could_read_in_two_ways_is_refused(speaker: Speaker, said: bytes):
-    """L1: so that no proxy in front sees another request than we do."""
+    """So that no proxy in front sees another request than we do."""
     with contextlib.suppress(ConnectionError), speaker.connected(said) as line:
         answer = line.recv(1 << 16)
 
@@ -119,7 +119,7 @@ def test_what_two_could_read_in_two_ways_is_refused(speaker: Speaker, said: byte
 
 
 def test_so_many_follow_events_and_a_place_is_free_again(app: duly.App, speaker: Speaker):
-    """L1: of one principal fewer than of all; whoever hangs up is gone."""
+    """Of one principal fewer than of all; whoever hangs up is gone."""
     of_another = Speaker(speaker.port, app.tokens.create("bert", role="viewer").text)
     path = "/api/v1/events"
     with contextlib.ExitStack() as stack:
@@ -136,7 +136,7 @@ def test_so_many_follow_events_and_a_place_is_free_again(app: duly.App, speaker:
 
 
 def test_who_hangs_up_before_the_first_word_leaves_their_place(clock):
-    """L1: a place that nobody has is not lost for good."""
+    """A place that nobody has is not lost for good."""
     app = duly.App(store=MemoryStore(clock), clock=clock)
     api = Api(app, ApiSettings(streams_max=1), clock=clock)
     told: list[int] = []
@@ -177,7 +177,7 @@ class Hanging:
 
 
 def test_a_store_that_hangs_is_not_waited_for_by_more_and_more(clock):
-    """L1: threads that nobody can stop are counted; one too many is refused at once."""
+    """Threads that nobody can stop are counted; one too many is refused at once."""
     hanging: Any = Hanging(MemoryStore(clock))
     app = duly.App(store=hanging, clock=clock)
     api = Api(app, ApiSettings(threads_max=2), clock=clock)
@@ -191,7 +191,7 @@ def test_a_store_that_hangs_is_not_waited_for_by_more_and_more(clock):
 
 
 def test_a_log_line_stays_one_line(caplog):
-    """L1: whatever stood in the address."""
+    """Whatever stood in the address."""
     app = duly.App("memory:")
 
     class Broken:

@@ -1,4 +1,4 @@
-"""No statement is made of somebody's words: SQL is written down, and values are bound (L1).
+"""No statement is made of somebody's words: SQL is written down, and values are bound.
 
 A statement that is put together when a module is imported consists of what stands in our files. One
 that is put together in a function might not: each such function is named here, with its reason.
@@ -123,7 +123,7 @@ def _is_sql(text: object) -> bool:
 
 
 def test_only_these_put_statements_together():
-    """L1: each of names that are ours; what somebody said is bound, always."""
+    """Each of names that are ours; what somebody said is bound, always."""
     found = {
         f"{path.relative_to(SOURCE)}:{function}"
         for path in sorted(SOURCE.rglob("*.py"))
@@ -146,7 +146,6 @@ def test_only_these_put_statements_together():
     ],
 )
 def test_a_statement_of_somebodys_words_would_be_noticed(statement: str):
-    """L1."""
     module = f"def find(key, conditions):\n    return {statement}\n"
 
     assert {"find"} == put_together(ast.parse(module))

@@ -1,4 +1,4 @@
-"""What the command prints of somebody's words: a terminal shows it, and obeys nothing (L1, U4)."""
+"""What the command prints of somebody's words: a terminal shows it, and obeys nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
 )
 @pytest.mark.parametrize("form", ["--json", ""])
 def test_nothing_that_is_printed_moves_a_cursor(place: Workplace, words, form: str):
-    """L1: neither as a table nor as JSON."""
+    """Neither as a table nor as JSON."""
     answer = place.duly(*words, *[form] if form else [])
     printed = answer.out + answer.err
 

@@ -1,4 +1,4 @@
-"""The checker of alerts: each is raised once, told to who must know, and over when it is (V3).
+"""The checker of alerts: each is raised once, told to who must know, and over when it is.
 
 It is told of every executed call, of every look that a watcher has had, and of everything that has
 arrived at a receiver.
@@ -278,7 +278,7 @@ class AlertChecker:
             raise Violation(f"V3: {subject} is well, and an alert about it is {live.state}")
 
     def _reckon_trail(self) -> None:
-        """Each change has its entry, and each refusal (L4)."""
+        """Each change has its entry, and each refusal."""
         found = [
             (entry.action, entry.subject_id)
             for entry in _all_entries(self._world.store)

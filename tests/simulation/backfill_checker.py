@@ -1,4 +1,4 @@
-"""The checker of backfills: nothing twice, nothing left out, under the lease, at the rate (M2)."""
+"""The checker of backfills: nothing twice, nothing left out, under the lease, at the rate."""
 
 from __future__ import annotations
 

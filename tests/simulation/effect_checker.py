@@ -70,7 +70,7 @@ class EffectChecker:
     # Permissions
 
     def begin_effect(self, executed: Executed) -> None:
-        """Who holds the run is permitted, durably, what may be done once more (E2, E3)."""
+        """Who holds the run is permitted, durably, what may be done once more."""
         command: BeginEffect = executed.call.arguments[0]
         hold, grant = command.hold, executed.result.grant
         note = self._work.runs[hold.run_id]
@@ -109,7 +109,7 @@ class EffectChecker:
         self._permissions[place] += 1
 
     def end_effect(self, executed: Executed) -> None:
-        """Only who intends an effect can say what became of it (E3)."""
+        """Only who intends an effect can say what became of it."""
         command: EndEffect = executed.call.arguments[0]
         hold, note = command.hold, self._work.runs[command.hold.run_id]
         place = (note.line, command.key)
@@ -169,11 +169,11 @@ class EffectChecker:
     # Transactions of tasks
 
     def finish_within(self, executed: Executed) -> None:
-        """The end of a run waits for the commit of what was written with it (E4)."""
+        """The end of a run waits for the commit of what was written with it."""
         self._finishing[executed.call.arguments[0]] = executed
 
     def commit(self, executed: Executed, *, is_done: bool) -> None:
-        """Rows of a task and its run's success are there together, or neither is (E4)."""
+        """Rows of a task and its run's success are there together, or neither is."""
         within = executed.call.arguments[0].transaction
         finishing = self._finishing.pop(within, None)
         run_id = self._outside.written.pop(within, None)
@@ -196,7 +196,7 @@ class EffectChecker:
     # What people and checks decide
 
     def settle_doubt(self, executed: Executed) -> None:
-        """Only what is in doubt is settled, and goes where the person says (E5)."""
+        """Only what is in doubt is settled, and goes where the person says."""
         command: ResolveAmbiguousRun = executed.call.arguments[0]
         note = self._doubtful(command.id, "settled")
         if command.doubt != note.fence:
@@ -215,7 +215,7 @@ class EffectChecker:
         self._close(note, executed.at)
 
     def add_verdict(self, executed: Executed) -> None:
-        """What a check finds settles the doubt that it answers (E6)."""
+        """What a check finds settles the doubt that it answers."""
         command: AddVerdict = executed.call.arguments[0]
         note = self._work.runs[command.run_id]
         if note.state is not RunState.AMBIGUOUS:
@@ -232,7 +232,7 @@ class EffectChecker:
             note.begin_anew(executed.at)
 
     def rerun_run(self, executed: Executed) -> None:
-        """What is over is run once more as another run, which says of which it is (A3, INV-6)."""
+        """What is over is run once more as another run, which says of which it is (INV-6)."""
         command: Rerun = executed.call.arguments[0]
         made: RunRecord = executed.result
         if command.new_id in self._work.runs:
@@ -297,7 +297,7 @@ class EffectChecker:
             self._reckon_rows(note)
 
     def _reckon_rows(self, note: RunNote) -> None:
-        """A task that commits with its run has one row for a success, and else none (E4)."""
+        """A task that commits with its run has one row for a success, and else none."""
         if self._work.policy(note.task).effects is not Effects.TRANSACTIONAL:
             return
         expected = int(note.state is RunState.SUCCEEDED)

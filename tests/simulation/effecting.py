@@ -94,7 +94,7 @@ class Outside:
         self._world = world
 
     def enter(self, run: RunId, fence: int, key: str) -> None:
-        """Note that code begins an effect; by then the store must have permitted it (E2)."""
+        """Note that code begins an effect; by then the store must have permitted it."""
         self.entered.add((run, fence))
         if (run, fence, key) not in self.permitted:
             self._world.broken = "E2: an effect began before it was permitted"

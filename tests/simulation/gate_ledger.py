@@ -162,7 +162,7 @@ class GateLedger:
     def _stand(self, note: RunNote, line: Line, gate: str, *, is_held: bool) -> None:
         note.state, note.gate = RunState.BLOCKED, gate
         if not is_held:
-            # The first is in the way of the newcomer, and as urgent from now on (M3).
+            # The first is in the way of the newcomer, and as urgent from now on.
             priority, number, first = line.waiting[0]
             line.waiting[0] = (min(priority, note.priority), number, first)
         self._numbers += 1

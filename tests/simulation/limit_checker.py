@@ -243,7 +243,7 @@ class LimitChecker:
             self._world.counts["calls let go before it opened"] += is_other
 
     def finish(self, executed: Executed, note: RunNote, finish: FinishAttempt) -> None:
-        """What a worker says of whom it has called is what was seen there (B2)."""
+        """What a worker says of whom it has called is what was seen there."""
         seen = self._work.observer.executions.get((note.id, note.fence))
         # What was said after it had been settled, while the end was on its way, is no word of its.
         word = None if seen is None or seen.is_given_up else seen.word
@@ -274,13 +274,13 @@ class LimitChecker:
             self._see_backoff(note, conclusion)
 
     def _take_in(self, now: int) -> None:
-        """Judge destinations by all that was told at once (B2)."""
+        """Judge destinations by all that was told at once."""
         for name, ends in self._told.items():
             self._world.counts.update(self._breaker(name).take_in(ends, now))
         self._told.clear()
 
     def _see_backoff(self, note: RunNote, conclusion: Conclusion) -> None:
-        """A wait lies below the doubling bound of its policy (B1)."""
+        """A wait lies below the doubling bound of its policy."""
         assert isinstance(conclusion.next, RetryLater)
         if conclusion.reason is Reason.ASKED:
             return
@@ -320,7 +320,7 @@ class LimitChecker:
         self._see_free(now)
 
     def _see_free(self, now: int) -> None:
-        """Nobody stands for long where there is a place (R8)."""
+        """Nobody stands for long where there is a place."""
         free = {
             place
             for place in set(self._standing.values())

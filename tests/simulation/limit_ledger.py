@@ -52,7 +52,7 @@ class BreakerNote:
         return now < (self.retry_at if self.probe is None else self.probe_until)
 
     def go(self, run_id: RunId, now: int, probe_us: int) -> str:
-        """Let an attempt go; while it is open only as a probe, alone (B2)."""
+        """Let an attempt go; while it is open only as a probe, alone."""
         if not self.is_open or self.probe == run_id:
             return "call"
         if self.is_closed_to(run_id, now):
@@ -63,7 +63,7 @@ class BreakerNote:
         return "probe"
 
     def put_off(self, run_id: RunId, now: int, until: int) -> None:
-        """Let an attempt wait: not without need, not too short, in a turn of its own (B2)."""
+        """Let an attempt wait: not without need, not too short, in a turn of its own."""
         if not self.is_closed_to(run_id, now):
             raise Violation(f"INV-23: an attempt was put off, and {self.name} may be called")
         least = self.retry_at if self.probe is None else now + LOOK_US
@@ -129,7 +129,7 @@ class RateNote:
         )
 
     def go(self, place: str, now: int) -> None:
-        """Let one begin (B4)."""
+        """Let one begin."""
         if not self.has_room(now):
             raise Violation(f"INV-23: more began at {place} than {self.rate.text} allows")
         self.began.append(now)

@@ -1,4 +1,4 @@
-"""Outages: a world without mischief in which nobody fires for a while, and what comes after (F8).
+"""Outages: a world without mischief in which nobody fires for a while, and what comes after.
 
 Everything in it is the shipped dispatcher on the memory store, in virtual time; the rest of this is
 keeping count. A checker may look on: it holds every settlement against the misfire policy, but
@@ -193,7 +193,7 @@ class Outage:
         return found
 
     def check_rate(self, starts: int) -> None:
-        """No more is made than the rate allows, beside a second's worth for each start (F8)."""
+        """No more is made than the rate allows, beside a second's worth for each start."""
         allowed = float(PER_SECOND * starts)
         before = self.drained[0][0] if self.drained else 0
         for at, made in self.drained:

@@ -1,4 +1,4 @@
-"""The checker of standing: who is out of service takes nothing, and is not cut off in its work (A1).
+"""The checker of standing: who is out of service takes nothing, and is not cut off in its work.
 
 A worker that drains finishes what it has, and ends. One in quarantine does so and stays, also when
 it joins anew; fenced off, it is as one that has died.
@@ -142,7 +142,7 @@ class StandingChecker:
         self._counts["workers drained to the end"] += is_drained
 
     def reckon(self) -> None:
-        """When all is quiet nobody drains any more, and every order is on record (L4)."""
+        """When all is quiet nobody drains any more, and every order is on record."""
         now = self._world.clock.now_us()
         for member, standing in self._standing.items():
             is_old = self._ordered_at.get(member, 0) < now - DRAIN_OLD_US

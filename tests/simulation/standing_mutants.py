@@ -1,4 +1,4 @@
-"""Deliberate defects of drains and quarantines; the simulation must notice each (A1)."""
+"""Deliberate defects of drains and quarantines; the simulation must notice each."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ OTHER_SEEDS = [seed for seed in SEEDS if seed not in DANGEROUS_SEEDS]
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_effect_is_repeated_by_itself_in_any_world(chunk):
-    """E2, E3, E5, INV-5, INV-6, INV-8, INV-11: as many are in doubt as the outside says."""
+    """INV-5, INV-6, INV-8, INV-11: as many are in doubt as the outside says."""
     reports = [simulate(with_effects(recipe_of(seed))) for seed in OTHER_SEEDS[chunk::CHUNKS]]
 
     assert [] == violations_in(reports)
@@ -33,7 +33,7 @@ def test_every_danger_of_effects_really_occurs():
 
 @pytest.mark.parametrize("mutant", EFFECT_MUTANTS, ids=name_of)
 def test_a_defect_of_effects_is_noticed(mutant):
-    """E2, E3, E5, INV-11."""
+    """INV-11."""
     recipe = noticed(mutant, lambda seed: with_effects(recipe_of(seed)))
 
     assert is_sound(recipe, {*SEEDS, *DANGEROUS_SEEDS}), recipe.command()

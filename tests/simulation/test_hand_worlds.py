@@ -35,7 +35,7 @@ def test_a_defect_of_hand_overs_is_noticed(mutant):
 
 @pytest.mark.parametrize("seed", thorough_but(71, ON_POSTGRES))
 def test_no_promise_is_broken_by_hand_overs_on_postgres(seed, postgres_server):
-    """The same, by the statement that fires and claims (D4)."""
+    """The same, by the statement that fires and claims."""
     recipe = changed(recipe_of(seed), seconds=40)
     report = simulate(recipe, on_postgres(postgres_server))
 

@@ -47,7 +47,7 @@ def down_for(slots, misfire, **parts):
 @pytest.mark.parametrize("slots", LENGTHS)
 @pytest.mark.parametrize("policy", EXPECTED)
 def test_an_outage_ends_as_the_policy_says(policy, slots):
-    """INV-9, F8, M1: every occurrence has its verdict, and what is run late is on the rate."""
+    """INV-9: every occurrence has its verdict, and what is run late is on the rate."""
     outage, schedule = down_for(slots, Misfire(policy, grace="500ms", not_older=None))
 
     runs, skips = EXPECTED[policy](slots)
@@ -58,7 +58,7 @@ def test_an_outage_ends_as_the_policy_says(policy, slots):
 
 @pytest.mark.parametrize(("slots", "too_many"), [(99, 0), (100, 0), (101, 1), (250, 150)])
 def test_no_more_than_so_many_are_run_late(slots, too_many):
-    """INV-9, M1: the newest `at_most`, and not one more."""
+    """INV-9: the newest `at_most`, and not one more."""
     misfire = Misfire("all", grace="500ms", at_most=100, not_older=None)
     outage, schedule = down_for(slots, misfire)
 
@@ -68,7 +68,7 @@ def test_no_more_than_so_many_are_run_late(slots, too_many):
 
 @pytest.mark.parametrize(("slots", "too_old"), [(50, 0), (100, 0), (101, 1), (200, 100)])
 def test_nothing_older_than_the_window_is_run(slots, too_old):
-    """INV-9, M1: the 100 that are at most 100 s old when the dispatcher is back."""
+    """INV-9: the 100 that are at most 100 s old when the dispatcher is back."""
     misfire = Misfire("latest", grace="500ms", not_older="100s")
     latest, schedule = down_for(slots, misfire)
     assert 1 == latest.caught_up(schedule)
@@ -174,7 +174,7 @@ def begin_backfill(outage, schedule):
 
 
 def test_a_backlog_does_not_make_fresh_work_late():
-    """INV-22, M3: the slowest hundredth is at most twice as late as without one."""
+    """INV-22: the slowest hundredth is at most twice as late as without one."""
     alone, behind = (flooded(is_behind=is_behind) for is_behind in (False, True))
 
     assert 400 == len(alone.lateness_us) == len(behind.lateness_us)
@@ -188,7 +188,7 @@ SLOW_US = (40_000, 60_000)
 
 
 def test_catch_up_and_backfills_have_a_reserved_minimum():
-    """INV-22, M3: each gets a turn about every second, however much fresh work there is."""
+    """INV-22: each gets a turn about every second, however much fresh work there is."""
     outage = flooded(is_behind=True, usual_us=SLOW_US, seconds=20)
 
     assert len(outage.drained) >= 10

@@ -1,4 +1,4 @@
-"""The same worlds on PostgreSQL: real SQL under simulated processes, at a lower rate (D4)."""
+"""The same worlds on PostgreSQL: real SQL under simulated processes, at a lower rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds in which workers are drained, quarantined and released: none is cut off or claims (A1)."""
+"""Worlds in which workers are drained, quarantined and released: none is cut off or claims."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ON_POSTGRES = (3, 4)
 
 @pytest.mark.parametrize("seed", [seed for seed in SEEDS if seed not in DANGERS])
 def test_who_is_out_of_service_takes_nothing_in_any_world(seed):
-    """A1, INV-2, INV-4, INV-5, INV-21, INV-24, INV-26: and finishes what it has."""
+    """INV-2, INV-4, INV-5, INV-21, INV-24, INV-26: and finishes what it has."""
     report = simulate(with_standing(recipe_of(seed)))
 
     assert report.violation is None, report.recipe.command()
@@ -35,7 +35,7 @@ def test_every_danger_of_standing_really_occurs():
 
 @pytest.mark.parametrize("mutant", STANDING_MUTANTS, ids=name_of)
 def test_a_defect_of_standing_is_noticed(mutant):
-    """A1, L4, INV-4, INV-26."""
+    """INV-4, INV-26."""
     recipe = noticed(mutant, lambda seed: with_standing(recipe_of(seed)))
 
     assert is_sound(recipe, {*SEEDS, *DANGERS}), recipe.command()
@@ -43,7 +43,7 @@ def test_a_defect_of_standing_is_noticed(mutant):
 
 @pytest.mark.parametrize("seed", thorough_but(1, ON_FILE))
 def test_who_is_out_of_service_takes_nothing_on_sqlite(seed, tmp_path):
-    """A1, INV-2, INV-4, INV-5, INV-26, on a file (D4)."""
+    """A1, INV-2, INV-4, INV-5, INV-26, on a file."""
     recipe = changed(with_standing(recipe_of(seed)), seconds=40, has_open_transactions=False)
     report = simulate(recipe, on_file(tmp_path))
 
@@ -52,7 +52,7 @@ def test_who_is_out_of_service_takes_nothing_on_sqlite(seed, tmp_path):
 
 @pytest.mark.parametrize("seed", thorough_but(4, ON_POSTGRES))
 def test_who_is_out_of_service_takes_nothing_on_postgres(seed, postgres_server):
-    """A1, INV-2, INV-4, INV-5, INV-26, on a server (D4)."""
+    """A1, INV-2, INV-4, INV-5, INV-26, on a server."""
     recipe = changed(with_standing(recipe_of(seed)), seconds=40)
     report = simulate(recipe, on_postgres(postgres_server))
 

@@ -1,4 +1,4 @@
-"""Worlds in which somebody watches: no alert twice, none lost, nobody told what is not so (V3)."""
+"""Worlds in which somebody watches: no alert twice, none lost, nobody told what is not so."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAID = "V3: log was told of an end before its beginning was settled"
 
 @pytest.mark.parametrize("seed", [seed for seed in SEEDS if seed not in DANGERS])
 def test_alerts_are_right_in_any_world(seed):
-    """V3, INV-4, INV-5, INV-26: by what was seen, said, written, and has arrived."""
+    """INV-4, INV-5, INV-26: by what was seen, said, written, and has arrived."""
     report = simulate(with_watchers(recipe_of(seed)))
 
     assert report.violation is None, report.recipe.command()
@@ -40,7 +40,7 @@ def test_every_danger_of_watching_really_occurs():
 
 @pytest.mark.parametrize("mutant", WATCH_MUTANTS, ids=name_of)
 def test_a_defect_of_watching_is_noticed(mutant):
-    """V3, INV-4, INV-5, L4."""
+    """INV-4, INV-5."""
     recipe = noticed(mutant, lambda seed: with_watchers(recipe_of(seed)))
 
     assert is_sound(recipe, {*SEEDS, *DANGERS}), recipe.command()
@@ -48,7 +48,7 @@ def test_a_defect_of_watching_is_noticed(mutant):
 
 @pytest.mark.parametrize("seed", thorough_but(4, ON_FILE))
 def test_alerts_are_right_on_sqlite(seed, tmp_path):
-    """V3, INV-4, INV-5, INV-26, on a file (D4)."""
+    """V3, INV-4, INV-5, INV-26, on a file."""
     report = simulate(with_watchers(recipe_of(seed)), on_file(tmp_path))
 
     assert report.violation is None, report.recipe.command()
@@ -56,14 +56,14 @@ def test_alerts_are_right_on_sqlite(seed, tmp_path):
 
 @pytest.mark.parametrize("seed", thorough_but(4, ON_POSTGRES))
 def test_alerts_are_right_on_postgres(seed, postgres_server):
-    """V3, INV-4, INV-5, INV-26, on a server (D4)."""
+    """V3, INV-4, INV-5, INV-26, on a server."""
     report = simulate(with_watchers(recipe_of(seed)), on_postgres(postgres_server))
 
     assert report.violation is None, f"{report.recipe.command()} --store postgres"
 
 
 def test_a_defect_of_a_statement_about_alerts_is_noticed_on_sqlite(tmp_path):
-    """V3: here an end overtakes its beginning."""
+    """Here an end overtakes its beginning."""
     turn = f"AND {sqlite_alerting.ITS_TURN}"
     defect = (sqlite_alerting, "DUE_DELIVERIES", turn, "")
     broken = Mutant(
@@ -74,7 +74,7 @@ def test_a_defect_of_a_statement_about_alerts_is_noticed_on_sqlite(tmp_path):
 
 
 def test_a_defect_of_a_statement_about_alerts_is_noticed_on_postgres(postgres_server):
-    """V3: here an end overtakes its beginning."""
+    """Here an end overtakes its beginning."""
     turn = f"AND {postgres_alerting.ITS_TURN}"
     defect = (postgres_alerting, "DUE_DELIVERIES", turn, "")
     broken = on_postgres(postgres_server, defect)

@@ -1,4 +1,4 @@
-"""Deliberate defects of watchers, couriers and what is kept of alerts; each must be noticed (V3).
+"""Deliberate defects of watchers, couriers and what is kept of alerts; each must be noticed.
 
 As with the other mutants: where several layers stand against one danger, a mutant says which other
 layer it takes away.

@@ -113,7 +113,7 @@ class WorkChecker:
         self._policies.update(executed.call.arguments[0])
 
     def claim_runs(self, executed: Executed) -> None:
-        """No run is given out twice, early, dead, over, or to the dead (INV-1, 4, 5, 6, 10)."""
+        """No run is given out twice, early, dead, over, or to the dead (INV-1)."""
         command: ClaimRuns = executed.call.arguments[0]
         claimed = executed.result
         is_alive = self._ledger.is_alive(command.worker, executed.at)
@@ -289,7 +289,7 @@ class WorkChecker:
             raise Violation("INV-4: a worker calls its own attempt lost")
 
     def settle_lost(self, executed: Executed) -> None:
-        """Only what nobody holds any more is taken, by the owner of maintenance (INV-5, 21)."""
+        """Only what nobody holds any more is taken, by the owner of maintenance (INV-5)."""
         command: SettleLost = executed.call.arguments[0]
         if not self._ledger.holds(command.fence, MAINTENANCE, executed.at):
             raise Violation("INV-5: a stale owner settled lost claims")
@@ -329,7 +329,7 @@ class WorkChecker:
     def follow(
         self, executed: Executed, note: RunNote, end: FinishAttempt | LostClaimDecision
     ) -> None:
-        """The result of a task that has a check is checked, in the same transaction (E6)."""
+        """The result of a task that has a check is checked, in the same transaction."""
         check = end.follow_up
         is_result = note.state in {RunState.SUCCEEDED, RunState.AMBIGUOUS}
         if (check is not None) != (is_result and self.policy(note.task).is_checked):
@@ -382,7 +382,7 @@ class WorkChecker:
                 self._wait(executed, note, after)
 
     def _check_budget(self, note: RunNote, conclusion: Conclusion) -> None:
-        """Whatever is given back is free, all else counts, and the budget holds (INV-10, 24)."""
+        """Whatever is given back is free, all else counts, and the budget holds (INV-10)."""
         state, after = conclusion.attempt_state, conclusion.next
         is_free = state is AttemptState.GIVEN_BACK or conclusion.reason is Reason.UNKNOWN_TASK
         is_free = is_free and not isinstance(after, MarkAmbiguous)

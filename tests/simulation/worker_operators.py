@@ -1,4 +1,4 @@
-"""Foremen: people who drain workers, put them into quarantine, and release them (A1)."""
+"""Foremen: people who drain workers, put them into quarantine, and release them."""
 
 from __future__ import annotations
 

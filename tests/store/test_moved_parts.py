@@ -1,4 +1,4 @@
-"""Nothing is left behind by oversight: every column of every table is moved, or named here (D7).
+"""Nothing is left behind by oversight: every column of every table is moved, or named here.
 
 Whoever adds one says which: what is promised goes into `duly.store.ports.transfer`, with a value in the contract's test.
 """
@@ -82,7 +82,6 @@ def postgres_columns(database: str) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_every_column_is_moved_or_known_to_stay(kind, tmp_path, request):
-    """D7."""
     if kind == "sqlite":
         there = sqlite_columns(tmp_path)
     else:

@@ -1,4 +1,4 @@
-"""What others may read is the same on SQLite and PostgreSQL (D4)."""
+"""What others may read is the same on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots of retry budgets: each retry has one of its own, the first that is free (B1)."""
+"""Slots of retry budgets: each retry has one of its own, the first that is free."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def calendar(now=0):
 
 @given(st.lists(st.integers(0, 300), max_size=60))
 def test_a_retry_takes_the_first_slot_that_is_free(dues):
-    """B1: as whoever tries one slot after the other."""
+    """As whoever tries one slot after the other."""
     slots, taken = calendar(), set()
     for due in dues:
         expected = next(
@@ -31,7 +31,7 @@ def test_a_retry_takes_the_first_slot_that_is_free(dues):
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.sampled_from([1, 7, 10])), max_size=60))
 def test_a_budget_that_changes_gives_no_slot_twice(asked):
-    """B1: of the old spacing or the new."""
+    """Of the old spacing or the new."""
     slots, taken = calendar(), set()
     for due, spacing in asked:
         slot = reserve_retry_time(slots, due, spacing)
@@ -43,7 +43,7 @@ def test_a_budget_that_changes_gives_no_slot_twice(asked):
 
 
 def test_many_retries_of_one_instant_are_one_range():
-    """B1: nobody walks along those that came before."""
+    """Nobody walks along those that came before."""
     journal = Journal(Tables(shards=1), 0)
     for _ in range(5_000):
         reserve_retry_time(MemorySlots(journal, "remind"), 40, SPACING)

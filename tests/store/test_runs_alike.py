@@ -1,4 +1,4 @@
-"""Runs that are alike, said once: what one of them is by itself (A1)."""
+"""Runs that are alike, said once: what one of them is by itself."""
 
 from __future__ import annotations
 

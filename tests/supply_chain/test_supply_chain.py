@@ -1,4 +1,4 @@
-"""Whose work is in ours: named, with its licence and its hash (RELIABILITY 16)."""
+"""Whose work is in ours: named, with its licence and its hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A campaign at limits: workers are killed between their claims and their ends (R8).
+"""A campaign at limits: workers are killed between their claims and their ends.
 
     python -m tests.system.capped_campaign sqlite|postgres [RUNS] [KILLS] [SEED]
 

@@ -193,7 +193,7 @@ def _paid_twice(evidence: EffectsEvidence) -> Iterable[str]:
 
 
 def _against_the_ledger(evidence: EffectsEvidence) -> Iterable[str]:
-    """Compare what the store knows of each effect with the bank's book (E3)."""
+    """Compare what the store knows of each effect with the bank's book."""
     happened = {(one.line, one.key) for one in evidence.book if one.kind in HAPPENED}
     roots = {line.replace("-", ""): line for line, _ in happened}
     kept = {(roots.get(root, root), key): state for (root, key), state in evidence.ledger.items()}
@@ -212,7 +212,7 @@ def _against_the_ledger(evidence: EffectsEvidence) -> Iterable[str]:
 
 
 def _repeated_though_recorded(evidence: EffectsEvidence) -> Iterable[str]:
-    """Find effects that were begun again though they were on record as done (E3)."""
+    """Find effects that were begun again though they were on record as done."""
     recorded: dict[tuple[str, str], set[tuple[str, int]]] = defaultdict(set)
     for mark in evidence.marks:
         if mark.kind == RECORDED:
@@ -226,7 +226,7 @@ def _repeated_though_recorded(evidence: EffectsEvidence) -> Iterable[str]:
 
 
 def _rows(evidence: EffectsEvidence) -> Iterable[str]:
-    """A task that commits with its run has one row for a success, and else none (E4)."""
+    """A task that commits with its run has one row for a success, and else none."""
     for fate in evidence.work.fates:
         if evidence.classes[fate.task] == TRANSACTIONAL:
             count, expected = evidence.rows[fate.run], int(fate.state == "succeeded")

@@ -1,4 +1,4 @@
-"""Tasks of every class of effects, whose workers are killed and stopped in every phase (E1-E4).
+"""Tasks of every class of effects, whose workers are killed and stopped in every phase.
 
 What happens in the world is in the book of a bank, a process of its own. Each execution leaves
 marks in a ledger outside of the store: that it is here, what it asks for, what it was permitted, and

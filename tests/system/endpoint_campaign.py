@@ -1,4 +1,4 @@
-"""A campaign with a dead endpoint: thousands of webhooks are due, and nobody answers (B2, INV-23).
+"""A campaign with a dead endpoint: thousands of webhooks are due, and nobody answers (INV-23).
 
     python -m tests.system.endpoint_campaign sqlite|postgres [RUNS] [SECONDS]
 

@@ -1,4 +1,4 @@
-"""A campaign with a flood: one tenant enqueues 100,000 runs, others one each (R8, INV-22).
+"""A campaign with a flood: one tenant enqueues 100,000 runs, others one each (INV-22).
 
     python -m tests.system.flood_campaign sqlite|postgres [RUNS] [OTHERS]
 

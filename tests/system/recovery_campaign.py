@@ -1,4 +1,4 @@
-"""Campaign 2: nobody fires for a while, and a hundred thousand occurrences are overdue (F8, M3).
+"""Campaign 2: nobody fires for a while, and a hundred thousand occurrences are overdue.
 
     python -m tests.system.recovery_campaign [PLOT]
 

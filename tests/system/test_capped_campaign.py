@@ -1,4 +1,4 @@
-"""However many workers are killed, no more run at once than may, and none is forgotten (R8)."""
+"""However many workers are killed, no more run at once than may, and none is forgotten."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_crowd_is_seen(tmp_path):
 
 @pytest.mark.thorough
 def test_limits_hold_while_workers_are_killed(tmp_path, campaign_url):
-    """R8, R4: a place is given back when its attempt is settled, and not before."""
+    """A place is given back when its attempt is settled, and not before."""
     found, figures = judge(campaign_url, tmp_path)
 
     assert [] == found, figures

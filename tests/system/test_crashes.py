@@ -15,7 +15,7 @@ KINDS = frozenset({"cancel", "create", "enqueue", "move"})
 
 
 def test_nothing_is_early_lost_or_twice_while_dispatchers_and_clients_die(fleet):
-    """F1, F5, D1, D2: kill -9, SIGTERM, and a client that dies in the middle of a call."""
+    """Kill -9, SIGTERM, and a client that dies in the middle of a call."""
     campaign = Campaign(fleet, "crashes")
     campaign.start()
     campaign.kill_dispatcher()
@@ -31,7 +31,7 @@ def test_nothing_is_early_lost_or_twice_while_dispatchers_and_clients_die(fleet)
 
 @pytest.mark.thorough
 def test_a_stopped_owner_is_refused_and_one_that_is_told_to_stop_hands_over(fleet):
-    """F4, F5: a stale owner's write changes nothing and is on record; an orderly end costs nobody
+    """A stale owner's write changes nothing and is on record; an orderly end costs nobody
     a lease, so nobody is declared dead."""
     campaign = Campaign(fleet, "stopped")
     campaign.start()
@@ -48,7 +48,7 @@ def test_a_stopped_owner_is_refused_and_one_that_is_told_to_stop_hands_over(flee
 
 @pytest.mark.thorough
 def test_what_was_acknowledged_outlives_a_client_that_dies_at_once(fleet):
-    """D1: durable when the call returns."""
+    """Durable when the call returns."""
     program = ["tests.system.dying_client", fleet.url]
     clients = [fleet.start([*program, str(number)], "dying") for number in range(5)]
     for client in clients:

@@ -13,7 +13,7 @@ WORKERS = 4
 
 
 def test_every_class_of_effects_keeps_its_promise(tmp_path, campaign_url):
-    """E2, E3, E4, E7, INV-6, INV-7, INV-11: kill -9, stopped past the lease, on a server lost answers."""
+    """INV-6, INV-7, INV-11: kill -9, stopped past the lease, on a server lost answers."""
     with campaign(campaign_url, tmp_path, "everywhere", WORKERS) as going:
         evidence = run_everywhere(going)
         found, told = judge(going, evidence)

@@ -1,4 +1,4 @@
-"""An endpoint that is dead is hardly called, and nobody else notices (B2, INV-23)."""
+"""An endpoint that is dead is hardly called, and nobody else notices (INV-23)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def judge(url, folder):
 
 
 def test_a_dead_endpoint_is_hardly_called(tmp_path, campaign_url):
-    """B2: by two workers that share a breaker; nothing is lost, sent twice, or charged."""
+    """By two workers that share a breaker; nothing is lost, sent twice, or charged."""
     found, figures = judge(campaign_url, tmp_path)
 
     assert [] == found, figures

@@ -1,4 +1,4 @@
-"""One tenant's flood keeps nobody waiting, with real workers (R8, INV-22)."""
+"""One tenant's flood keeps nobody waiting, with real workers (INV-22)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def judge(url, folder):
 
 
 def test_no_tenant_waits_for_a_flood(tmp_path, campaign_url):
-    """R8: a run of another tenant begins before more than a few rounds of the flood have."""
+    """A run of another tenant begins before more than a few rounds of the flood have."""
     found, figures = judge(campaign_url, tmp_path)
 
     assert [] == found, figures

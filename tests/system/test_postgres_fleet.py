@@ -17,7 +17,7 @@ WHERE m.process = $1 AND l.lane = 'live' AND l.shard = ANY($2::int4[])"""
 
 
 def test_shards_are_shared_and_move_when_a_dispatcher_comes_or_goes(postgres_fleet):
-    """F5: without a leader, evenly, and without anybody being declared dead."""
+    """Without a leader, evenly, and without anybody being declared dead."""
     fleet = postgres_fleet
     fleet.lease_seconds = PATIENT_SECONDS
     leaver, other = fleet.start_dispatcher(), fleet.start_dispatcher()
@@ -38,7 +38,7 @@ def test_shards_are_shared_and_move_when_a_dispatcher_comes_or_goes(postgres_fle
 
 
 def test_nothing_is_early_lost_or_twice_while_dispatchers_and_clients_die(postgres_campaign):
-    """F1, F5, D1, D2: kill -9 of dispatchers, and of a client in the middle of a call."""
+    """Kill -9 of dispatchers, and of a client in the middle of a call."""
     campaign = postgres_campaign
     campaign.start()
     campaign.wait_for_orders()
@@ -53,7 +53,7 @@ def test_nothing_is_early_lost_or_twice_while_dispatchers_and_clients_die(postgr
 
 
 def test_a_stopped_owner_is_refused_and_one_that_is_told_to_stop_hands_over(postgres_campaign):
-    """F4, F5: what it sends arrives when another dispatcher owns its shards."""
+    """What it sends arrives when another dispatcher owns its shards."""
     campaign = postgres_campaign
     campaign.start()
     leaver = campaign.stop_gracefully()

@@ -22,7 +22,7 @@ DELAYED_FOR_US = int(2 * LEASE_SECONDS * SECOND_US)
 
 @pytest.mark.thorough
 def test_nothing_is_early_lost_or_twice_while_connections_are_cut_and_slow(postgres_campaign):
-    """F5, INV-21: a delay that is well below the lease costs nobody his membership."""
+    """INV-21: a delay that is well below the lease costs nobody his membership."""
     campaign = postgres_campaign
     campaign.fleet.lease_seconds = PATIENT_SECONDS
     campaign.start()
@@ -47,7 +47,7 @@ def test_nothing_is_early_lost_or_twice_while_connections_are_cut_and_slow(postg
 def test_a_dispatcher_that_hears_nothing_gives_up_its_connections_and_comes_back(
     postgres_campaign,
 ):
-    """F5: half-open: no error, no answer. Others take over; it finds out by itself."""
+    """Half-open: no error, no answer. Others take over; it finds out by itself."""
     campaign = postgres_campaign
     campaign.start()
     victim, proxy = campaign.dispatchers[0], campaign.proxies[0]
@@ -64,7 +64,7 @@ def test_a_dispatcher_that_hears_nothing_gives_up_its_connections_and_comes_back
 
 @pytest.mark.parametrize("then", ["cut", pytest.param("hang", marks=pytest.mark.thorough)])
 def test_a_firing_whose_answer_is_lost_is_not_fired_again(postgres_campaign, then):
-    """F5: the runs are made, and the dispatcher does not know; it must find out by itself."""
+    """The runs are made, and the dispatcher does not know; it must find out by itself."""
     campaign = postgres_campaign
     campaign.start()
     wait_until("all own something", lambda: 3 == len(campaign.fleet.shares()))
@@ -83,7 +83,7 @@ def test_a_firing_whose_answer_is_lost_is_not_fired_again(postgres_campaign, the
 
 @pytest.mark.thorough
 def test_an_order_whose_answer_is_lost_is_given_again_under_the_same_id(postgres_fleet):
-    """D1, INV-17: the caller was told that it is not known; asked again, it is known."""
+    """INV-17: the caller was told that it is not known; asked again, it is known."""
     with Proxy(postgres_fleet.url) as proxy, new_app(proxy.url) as app:
         call, one = app.call("ping"), UUID(int=7)
         app.store.now()

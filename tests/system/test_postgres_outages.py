@@ -22,7 +22,7 @@ pytestmark = [
 
 
 def test_nothing_is_early_lost_or_twice_while_the_server_crashes(postgres_campaign):
-    """D1, F5: stopped with -m immediate in the middle of a load, and started again."""
+    """Stopped with -m immediate in the middle of a load, and started again."""
     campaign = postgres_campaign
     campaign.start()
     for times in (1, 2):
@@ -41,7 +41,7 @@ def has_recovered(dispatcher: Process, times: int) -> bool:
 def test_nobody_is_declared_dead_for_lost_connections_or_while_a_program_holds_all_timers(
     postgres_campaign,
 ):
-    """D1, F5, INV-21: pg_terminate_backend again and again; who can not fire goes on renewing."""
+    """INV-21: pg_terminate_backend again and again; who can not fire goes on renewing."""
     campaign = postgres_campaign
     campaign.fleet.lease_seconds = OUTLASTED_SECONDS
     campaign.start()

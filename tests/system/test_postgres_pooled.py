@@ -37,7 +37,7 @@ class PooledCampaign(Campaign):
 def test_dispatchers_fire_and_take_over_through_a_pooler_and_outlive_its_restart(
     postgres_fleet, pooler
 ):
-    """F5, D3: no session state, so nothing that a pooler could lose or give to another."""
+    """No session state, so nothing that a pooler could lose or give to another."""
     campaign = PooledCampaign(postgres_fleet, "pooled", schedules=SCHEDULES, pooler=pooler)
     campaign.start()
     campaign.kill_dispatcher()

@@ -13,7 +13,7 @@ LIST_HOLDING = "SELECT process FROM duly.members WHERE is_holding AND ended_at I
 
 
 def test_dispatchers_whose_clocks_are_off_own_nothing_and_say_so(postgres_fleet):
-    """F7: in either direction; those whose clocks are right own everything.
+    """In either direction; those whose clocks are right own everything.
 
     That the limit is 100 ms is judged on a clock that stands still (engine/test_clocks.py).
     """

@@ -1,4 +1,4 @@
-"""After an outage what was missed is caught up, all of it, once, at the rate (F8, M3)."""
+"""After an outage what was missed is caught up, all of it, once, at the rate."""
 
 from __future__ import annotations
 

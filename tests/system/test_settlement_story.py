@@ -140,7 +140,7 @@ def test_a_settlement_that_was_killed_in_the_middle_is_right_and_can_be_proven(n
 
 
 def tell_the_story(night: Night, run: duly.Run) -> None:
-    """R2, A2: what happened, one fact after the other, on record and on the screen."""
+    """What happened, one fact after the other, on record and on the screen."""
     _, told = night.duly("run", "show", str(run.id), "--json")
     story = json.loads(told)
     first, second = story["attempts"]

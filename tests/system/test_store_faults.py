@@ -61,7 +61,7 @@ def is_full(order: Order) -> bool:
 
 
 def test_a_full_disk_is_said_and_survived(disk, fleet_on_disk):
-    """D1: whoever is refused is told; whoever was acknowledged has it; firing goes on by itself."""
+    """Whoever is refused is told; whoever was acknowledged has it; firing goes on by itself."""
     campaign = Campaign(fleet_on_disk, "full")
     campaign.start()
     disk.fill()

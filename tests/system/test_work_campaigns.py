@@ -13,7 +13,7 @@ WORKERS = 3
 
 
 def test_every_start_is_recorded_and_nothing_lost_on_a_file(tmp_path):
-    """R1, R4, R9: kill -9, stopped past the lease, told to stop."""
+    """Kill -9, stopped past the lease, told to stop."""
     with on_sqlite(tmp_path, "work on a file", WORKERS) as campaign:
         campaign.schedules = SCHEDULES
         campaign.start()
@@ -27,7 +27,7 @@ def test_every_start_is_recorded_and_nothing_lost_on_a_file(tmp_path):
 
 
 def test_every_start_is_recorded_and_nothing_lost_on_postgres(tmp_path, running_server):
-    """R1, R4, R10: the same with supervisors that die, lost answers and a server that crashes."""
+    """The same with supervisors that die, lost answers and a server that crashes."""
     with on_postgres(running_server, tmp_path, "work on a server", WORKERS) as campaign:
         campaign.schedules = SCHEDULES
         campaign.start()

@@ -210,7 +210,7 @@ def test_each_seeded_defect_is_found(name):
 
 
 def test_a_lost_attempt_that_went_on_is_counted_and_allowed():
-    """R4: nobody can stop a worker that stands still; its word is refused, and it has a fence."""
+    """Nobody can stop a worker that stands still; its word is refused, and it has a fence."""
     went_on = evidence(marks=[*SOUND.marks, mark("end", 1, 9.0, process=KILLED, said="done")])
 
     assert [] == work_violations(went_on)

@@ -1,4 +1,4 @@
-"""Real workers, real signals: every run ends as it should, and the record says how (R4, R6, R9, R10).
+"""Real workers, real signals: every run ends as it should, and the record says how.
 
 `make test` plays one of these; its rules have cheaper tests in tests/engine and tests/executors.
 """
@@ -140,7 +140,7 @@ def test_a_run_is_executed_and_a_worker_that_is_told_to_stop_ends(place: Place):
 @pytest.mark.thorough
 @ON_A_FILE
 def test_a_worker_can_be_put_into_quarantine_and_drained(place: Place):
-    """A1: by its number; the supervisor of one that was drained ends with it."""
+    """By its number; the supervisor of one that was drained ends with it."""
     worker = place.worker()
     wait_until("it has joined", place.app.workers.list)
     (member,) = place.app.workers.list()
@@ -160,7 +160,7 @@ def _standing(place: Place) -> str | None:
 
 
 def test_what_a_killed_worker_held_is_done_by_another(place: Place):
-    """R4: after the lease it is settled as lost, which is charged, and tried again."""
+    """After the lease it is settled as lost, which is charged, and tried again."""
     place.dispatcher()
     victim = place.worker("--no-supervisor")
     run = place.enqueue("long_at_first")
@@ -176,7 +176,7 @@ def test_what_a_killed_worker_held_is_done_by_another(place: Place):
 
 @pytest.mark.thorough
 def test_a_worker_that_is_told_to_stop_gives_back_what_does_not_finish(place: Place):
-    """R9: it costs the run nothing, and the next worker has it at once."""
+    """It costs the run nothing, and the next worker has it at once."""
     worker = place.worker("--no-supervisor", "--grace", "0s")
     run = place.enqueue("patient")
     place.wait_marked("patient")
@@ -194,7 +194,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_does_not_finish(place: Pl
 @pytest.mark.thorough
 @ON_A_FILE
 def test_a_second_signal_gives_back_at_once(place: Place):
-    """R9: whoever is in a hurry does not wait for the grace."""
+    """Whoever is in a hurry does not wait for the grace."""
     worker = place.worker("--grace", "1h")
     run = place.enqueue("patient")
     place.wait_marked("patient")
@@ -209,7 +209,7 @@ def test_a_second_signal_gives_back_at_once(place: Place):
 @pytest.mark.thorough
 @ON_A_FILE
 def test_a_task_that_aborts_in_its_own_process_uses_its_budget_and_no_more(place: Place):
-    """R10, B3: each attempt is settled by how it ended; then the run is among the dead letters."""
+    """Each attempt is settled by how it ended; then the run is among the dead letters."""
     place.dispatcher()
     worker = place.worker("--no-supervisor")
     run = place.enqueue("aborting_alone")
@@ -222,7 +222,7 @@ def test_a_task_that_aborts_in_its_own_process_uses_its_budget_and_no_more(place
 
 @pytest.mark.thorough
 def test_a_task_that_kills_its_worker_is_settled_and_others_go_on(place: Place):
-    """R10: a crash costs the worker's process and nothing else; the supervisor replaces it."""
+    """A crash costs the worker's process and nothing else; the supervisor replaces it."""
     dispatcher = place.dispatcher()
     worker = place.worker()
     deadly = place.enqueue("aborting_worker")
@@ -242,7 +242,7 @@ def test_a_task_that_kills_its_worker_is_settled_and_others_go_on(place: Place):
 @pytest.mark.thorough
 @ON_A_FILE
 def test_a_thread_that_ignores_its_time_out_costs_its_worker_and_not_its_run(place: Place):
-    """R6: settled as timed out, the slot counted as leaked, and the worker replaced."""
+    """Settled as timed out, the slot counted as leaked, and the worker replaced."""
     place.dispatcher()
     worker = place.worker("--slots", "1")
     run = place.enqueue("deaf_at_first")
@@ -278,7 +278,7 @@ if __name__ == "__main__":
 @pytest.mark.thorough
 @ON_A_FILE
 def test_a_script_runs_everything_and_its_main_block_once(place: Place):
-    """R10: `app.run()` has a dispatcher here and a supervised worker that imports the script."""
+    """`app.run()` has a dispatcher here and a supervised worker that imports the script."""
     script = place.folder / "my tasks.py"
     script.write_text(SCRIPT.format(url=place.url), encoding="utf-8")
     with (place.folder / "script.log").open("wb") as log:
@@ -309,7 +309,7 @@ def test_a_script_runs_everything_and_its_main_block_once(place: Place):
 @pytest.mark.thorough
 @ON_A_FILE
 def test_everything_runs_in_one_place_for_development(place: Place):
-    """A4, L1: the HTTP API too, when it is given a port; the first one comes in by a code."""
+    """The HTTP API too, when it is given a port; the first one comes in by a code."""
     development = place.start("dev", "--app", APP, "--port", "0")
     run = place.enqueue("quick")
     place.wait_for(run, "succeeded")
@@ -329,7 +329,7 @@ def test_everything_runs_in_one_place_for_development(place: Place):
 @pytest.mark.thorough
 @ON_A_FILE
 def test_a_task_that_exits_its_worker_reaches_nobody_else(place: Place):
-    """R10: whatever status it exits with, the dispatcher goes on, and another worker comes up."""
+    """Whatever status it exits with, the dispatcher goes on, and another worker comes up."""
     development = place.start("dev", "--app", APP)
     deadly = place.enqueue("exiting")
     wait_until("it crashed", lambda: development.count("worker-process-crashed"))
@@ -347,7 +347,7 @@ def test_a_task_that_exits_its_worker_reaches_nobody_else(place: Place):
 def test_a_worker_ends_though_a_task_has_left_a_thread_behind(
     place: Place, options: tuple[str, ...]
 ):
-    """R6, R9: what hangs in there ends with the process, and does not keep it."""
+    """What hangs in there ends with the process, and does not keep it."""
     worker = place.worker(*options)
     run = place.enqueue("hanging")
     place.wait_for(run, "dead")

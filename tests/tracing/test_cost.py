@@ -1,4 +1,4 @@
-"""What observing costs: not one call of the store, and not one row (V2).
+"""What observing costs: not one call of the store, and not one row.
 
 On virtual time, so that what is asked of the store is the same at every run but for what is changed
 between two of them. What a run costs on real databases is counted in tests/bench/test_counts.py.
@@ -53,7 +53,7 @@ def story(recorded: Recorded | None):
 
 
 def test_whoever_observes_asks_nothing_of_the_store(capsys):
-    """V2: the same calls in the same order, and the same runs."""
+    """The same calls in the same order, and the same runs."""
     recorded = Recorded()
 
     plain_calls, plain_runs = story(None)

@@ -1,4 +1,4 @@
-"""Spans of what a fleet does by itself: losses, catch-up, backfills; and of who asks over HTTP (V2)."""
+"""Spans of what a fleet does by itself: losses, catch-up, backfills; and of who asks over HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def observed_rig(recorded: Recorded) -> Rig:
 
 
 def test_an_attempt_whose_worker_is_dead_is_told_by_who_settles_it(recorded):
-    """R3, V2: the span that its worker had begun is told by nobody."""
+    """The span that its worker had begun is told by nobody."""
     rig = observed_rig(recorded)
     rig.dispatcher()
     shop = rig.worker()
@@ -42,7 +42,7 @@ def test_an_attempt_whose_worker_is_dead_is_told_by_who_settles_it(recorded):
 
 
 def test_an_attempt_that_was_taken_from_its_worker_says_so(recorded):
-    """R4, V2: a worker that was only paused tells what it knows, and others the rest."""
+    """A worker that was only paused tells what it knows, and others the rest."""
     rig = observed_rig(recorded)
     rig.dispatcher()
     shop = rig.worker()
@@ -63,7 +63,6 @@ def test_an_attempt_that_was_taken_from_its_worker_says_so(recorded):
 
 
 def test_what_is_caught_up_with_is_told_as_fires(recorded):
-    """F8, V2."""
     rig = observed_rig(recorded)
     record = rig.schedule(timetable=every("1s"), misfire=Misfire("all", grace="5s"))
     rig.advance(60 * SECOND)
@@ -78,7 +77,7 @@ def test_what_is_caught_up_with_is_told_as_fires(recorded):
 
 
 def test_a_run_of_a_backfill_has_a_first_span(url, recorded):
-    """M4, V2: which the worker tells that executes it first."""
+    """Which the worker tells that executes it first."""
     with duly.App(url) as app:
         app.traces.tracing = recorded.tracing
 
@@ -99,7 +98,7 @@ def test_a_run_of_a_backfill_has_a_first_span(url, recorded):
 
 
 def test_who_asks_over_http_is_gone_on_from(tmp_path, recorded):
-    """V2: the order is below the span that the request tells of."""
+    """The order is below the span that the request tells of."""
     with duly.App(f"sqlite:///{tmp_path}/duly.db") as app:
         app.traces.tracing = recorded.tracing
 

@@ -1,4 +1,4 @@
-"""One trace joins what was promised, its fire and its attempts; nothing is stored for it (V2)."""
+"""One trace joins what was promised, its fire and its attempts; nothing is stored for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def failing_once(app: duly.App) -> Any:
 
 
 def test_one_trace_joins_the_fire_of_a_schedule_and_its_attempts(url, recorded):
-    """V2: fire, attempt 1 (failed) and attempt 2 (succeeded), with all three ids."""
+    """Fire, attempt 1 (failed) and attempt 2 (succeeded), with all three ids."""
     with duly.App(url) as app:
         app.traces.tracing = recorded.tracing
         schedule = app.schedules.create("tick", failing_once(app), every("1h"))
@@ -57,7 +57,7 @@ def test_one_trace_joins_the_fire_of_a_schedule_and_its_attempts(url, recorded):
 
 
 def test_a_promise_begins_with_its_order_and_not_behind_what_comes_of_it(url, recorded):
-    """V2: a worker may have begun before whoever has promised it tells so."""
+    """A worker may have begun before whoever has promised it tells so."""
     with duly.App(url) as app:
         app.traces.tracing = recorded.tracing
         run = app.enqueue(failing_once(app))
@@ -68,7 +68,7 @@ def test_a_promise_begins_with_its_order_and_not_behind_what_comes_of_it(url, re
 
 
 def test_an_occurrence_is_told_by_the_dispatcher_that_fires_it(url, recorded):
-    """V2: the first span of its run, which leads back to the schedule's own trace."""
+    """The first span of its run, which leads back to the schedule's own trace."""
     with duly.App(url) as app:
         app.traces.tracing = recorded.tracing
         schedule = app.schedules.create("tick", failing_once(app), every("1s"), overlap="skip")
@@ -90,7 +90,7 @@ def test_an_occurrence_is_told_by_the_dispatcher_that_fires_it(url, recorded):
 
 
 def test_who_orders_within_a_span_and_the_run_know_of_each_other(url, recorded):
-    """V2: by links in both directions, of which the store knows nothing."""
+    """By links in both directions, of which the store knows nothing."""
     with duly.App(url) as app:
         app.traces.tracing = recorded.tracing
         task = failing_once(app)
@@ -135,7 +135,7 @@ def test_of_many_that_are_ordered_together_a_bounded_number_is_told(tmp_path, re
 
 
 def test_a_run_that_the_store_made_itself_is_told_by_who_executes_it(url, recorded):
-    """E6: the check of a result is a run of its own, whose first span leads to what it checks."""
+    """The check of a result is a run of its own, whose first span leads to what it checks."""
     with duly.App(url) as app:
         app.traces.tracing = recorded.tracing
         task = failing_once(app)

@@ -1,4 +1,4 @@
-"""Whatever runs a task's code, it runs below its attempt's span, and passes that on (V2)."""
+"""Whatever runs a task's code, it runs below its attempt's span, and passes that on."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def receiver():
     "task", ["in_thread", "awaited", "in_process", "awaited_in_process", "shows"]
 )
 def test_a_task_runs_below_its_attempts_span(app, recorded, task):
-    """V2: in threads, on the loop, in processes of its own; a command has it in its environment."""
+    """In threads, on the loop, in processes of its own; a command has it in its environment."""
     result, attempt = result_of(app, recorded, task)
 
     assert {traceparent(attempt)} == {*([result] if isinstance(result, str) else result)}
@@ -82,7 +82,7 @@ def test_a_checkpoint_is_a_span_below_its_attempt(app, recorded, task):
 
 @pytest.mark.parametrize("task", ["charge", "charge_awaited"])
 def test_what_is_done_in_an_effect_is_below_the_effects_span(app, recorded, task):
-    """E2, V2: and after it the attempt's span is the current one again."""
+    """And after it the attempt's span is the current one again."""
     result, attempt = result_of(app, recorded, task)
     effects = recorded.named("effect")
 
@@ -94,7 +94,7 @@ def test_what_is_done_in_an_effect_is_below_the_effects_span(app, recorded, task
 
 
 def test_an_effect_that_nobody_ended_is_told_as_open(app, recorded):
-    """E5: nobody knows whether it took place, and the trace says so."""
+    """Nobody knows whether it took place, and the trace says so."""
     with at_work(app):
         run = app.enqueue(app.call("charge_in_doubt"))
         wait_state(app, run.id, "ambiguous")
@@ -112,7 +112,7 @@ def test_what_a_task_orders_is_below_its_attempt(app, recorded):
 
 
 def test_a_webhook_carries_its_attempts_span(tmp_path, monkeypatch, recorded, receiver):
-    """V2: whoever receives it can go on with the trace; a header of another span gives way."""
+    """Whoever receives it can go on with the trace; a header of another span gives way."""
     monkeypatch.setenv("HOOK", KEY)
     with duly.App(f"sqlite:///{tmp_path}/hooks.db") as app:
         app.traces.tracing = recorded.tracing
@@ -132,7 +132,7 @@ def test_a_webhook_carries_its_attempts_span(tmp_path, monkeypatch, recorded, re
 
 
 def test_without_traces_nothing_is_passed_on(app, recorded):
-    """V2: and what the worker's own surroundings say is nothing of a command's."""
+    """And what the worker's own surroundings say is nothing of a command's."""
     app.traces.tracing = None
     with at_work(app, WorkerOptions(slots=2, allow_commands=True)):
         runs = [app.enqueue(app.call(task)) for task in ("shows", "in_thread")]

@@ -1,4 +1,4 @@
-"""A program's own logging: every record of a task's code has the ids of its run (V2)."""
+"""A program's own logging: every record of a task's code has the ids of its run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def logged(log: Path) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("task", ["in_thread", "awaited", "in_process"])
 def test_a_record_of_a_tasks_code_has_the_ids_of_its_run(app, log, task):
-    """V2: in threads, on the loop and beside it, and in a process of its own."""
+    """In threads, on the loop and beside it, and in a process of its own."""
     schedule = app.schedules.create("nightly", app.call(task), duly.every("1h"))
     with at_work(app):
         run = app.schedules.trigger("nightly")
@@ -76,7 +76,7 @@ def test_a_record_of_a_tasks_code_has_the_ids_of_its_run(app, log, task):
 
 @pytest.mark.parametrize("task", ["in_thread", "in_process"])
 def test_a_record_has_the_trace_of_its_run_if_there_is_one(app, log, recorded, task):
-    """V2: so that a log and a trace lead to each other."""
+    """So that a log and a trace lead to each other."""
     app.traces.tracing = recorded.tracing
     with at_work(app):
         run = app.enqueue(app.call(task))
@@ -97,7 +97,7 @@ def test_what_is_given_besides_is_written_too(app, log):
 
 
 def test_no_text_breaks_its_line(app, log):
-    """L4: whatever a message or an error holds, it is one line of ASCII, and reads back as it was."""
+    """Whatever a message or an error holds, it is one line of ASCII, and reads back as it was."""
     with at_work(app):
         wait_state(app, app.enqueue(app.call("complains")).id, "succeeded")
     (line,) = logged(log)
@@ -108,7 +108,7 @@ def test_no_text_breaks_its_line(app, log):
 
 
 def test_outside_of_a_run_a_record_has_empty_ids():
-    """V2: a format that names them works everywhere."""
+    """A format that names them works everywhere."""
     record = logging.makeLogRecord({"msg": "begun", "levelno": 20, "levelname": "INFO"})
     formatter = logging.Formatter("[%(run_id)s|%(schedule)s|%(trace_id)s] %(message)s")
 
@@ -125,7 +125,7 @@ def test_ids_that_a_record_brings_are_kept():
 
 
 def test_after_a_run_in_virtual_time_nobodys_code_is_running():
-    """V2: what a program logs next is its own, and no run's."""
+    """What a program logs next is its own, and no run's."""
     app = duly.App("memory:")
     app.task(name="quiet")(lambda: None)
     with duly.testing.virtual_time(app, "2026-04-03T02:00") as clock:

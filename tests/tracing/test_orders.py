@@ -1,4 +1,4 @@
-"""Spans of orders about what was promised before, and the trace of who asks a server (V2)."""
+"""Spans of orders about what was promised before, and the trace of who asks a server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def promised(app: duly.App) -> duly.Schedule:
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_every_order_about_a_schedule_is_told_in_its_trace(url, recorded):
-    """V2: below the schedule's first span, and linked with the caller's own in both ways."""
+    """Below the schedule's first span, and linked with the caller's own in both ways."""
     with duly.App(url) as app:
         app.traces.tracing = recorded.tracing
         schedule = promised(app)
@@ -66,7 +66,6 @@ def test_every_order_about_a_schedule_is_told_in_its_trace(url, recorded):
 
 
 def test_an_order_that_changes_nothing_is_told_by_nobody_but_its_caller(tmp_path, recorded):
-    """V2, S4."""
     with duly.App(f"sqlite:///{tmp_path}/duly.db") as app:
         app.traces.tracing = recorded.tracing
         promised(app)
@@ -77,7 +76,7 @@ def test_an_order_that_changes_nothing_is_told_by_nobody_but_its_caller(tmp_path
 
 
 def test_backfills_and_runs_once_more_are_told(url, recorded):
-    """V2, M4: a backfill in the trace of its schedule, a rerun in that of its run."""
+    """A backfill in the trace of its schedule, a rerun in that of its run."""
     with duly.App(url) as app:
         app.traces.tracing = recorded.tracing
         schedule = promised(app)
@@ -110,7 +109,7 @@ def test_backfills_and_runs_once_more_are_told(url, recorded):
 
 
 def test_a_server_is_told_in_which_span_it_is_asked(tmp_path, recorded):
-    """V2: what a program orders from afar is below its own span; outside of any it is alone."""
+    """What a program orders from afar is below its own span; outside of any it is alone."""
     with duly.App(f"sqlite:///{tmp_path}/duly.db") as app:
         app.traces.tracing = recorded.tracing
         promised(app)

@@ -1,4 +1,4 @@
-"""How spans are told: kept or not by the same decision everywhere, and never in anybody's way (V2)."""
+"""How spans are told: kept or not by the same decision everywhere, and never in anybody's way."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fire(run_id: bytes) -> SpanFacts:
 
 @pytest.mark.parametrize("sampler", [ParentBasedTraceIdRatio(0.25), TraceIdRatioBased(0.25)])
 def test_all_processes_decide_alike_which_traces_are_kept(sampler):
-    """V2: by the trace's id alone, so that a kept trace is whole."""
+    """By the trace's id alone, so that a kept trace is whole."""
     dispatcher, worker = Recorded(sampler=sampler), Recorded(sampler=sampler)
     for run_id in RUNS:
         dispatcher.tracing.tell([fire(run_id)], 1, 2)
@@ -48,7 +48,7 @@ def test_all_processes_decide_alike_which_traces_are_kept(sampler):
 
 
 def test_what_is_not_kept_is_passed_on_as_such():
-    """V2: whoever is called does not keep it either."""
+    """Whoever is called does not keep it either."""
     attempt = Recorded(sampler=ALWAYS_OFF).tracing.begin_attempt(
         SpanFacts(name="attempt", of=RUNS[0])
     )
@@ -72,7 +72,7 @@ def test_the_first_span_of_a_trace_has_a_computed_id_and_others_have_not(recorde
 
 
 def test_of_one_batch_a_bounded_number_is_told(recorded):
-    """V2: a burst does not hold a dispatcher up."""
+    """A burst does not hold a dispatcher up."""
     recorded.tracing.tell((fire(one) for one in RUNS), 1, 2)
 
     assert SPANS_AT_ONCE_MAX == len(recorded.spans)
@@ -90,7 +90,7 @@ class Broken(SpanProcessor):
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_broken_exporter_breaks_nothing_else(url, recorded):
-    """V2: neither an order nor a fire nor a task."""
+    """Neither an order nor a fire nor a task."""
     recorded.provider.add_span_processor(Broken())
     with duly.App(url) as app:
         app.traces.tracing = recorded.tracing
@@ -105,7 +105,7 @@ def test_a_broken_exporter_breaks_nothing_else(url, recorded):
 
 
 def test_a_provider_of_another_make_gets_spans_below_the_first():
-    """V2: one that can't be given ids still joins all of a run in one trace."""
+    """One that can't be given ids still joins all of a run in one trace."""
 
     class Tracer(trace.NoOpTracer):
         def __init__(self):
@@ -135,7 +135,7 @@ def test_what_is_no_span_is_not_taken_for_one(said):
 
 
 def test_nobody_loads_opentelemetry_who_has_not_asked_for_it():
-    """V2: no cost where it is off."""
+    """No cost where it is off."""
     code = (
         "import sys, duly; app = duly.App('memory:'); app.dispatcher(); app.worker()\n"
         "import duly.cli.services, duly.cli.services, duly.app.task_process\n"
@@ -147,7 +147,7 @@ def test_nobody_loads_opentelemetry_who_has_not_asked_for_it():
 
 
 def test_traces_without_opentelemetry_are_refused_with_the_remedy(monkeypatch):
-    """L6: one clear error."""
+    """One clear error."""
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     monkeypatch.delitem(sys.modules, "duly.telemetry.otel")
 

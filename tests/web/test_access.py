@@ -1,4 +1,4 @@
-"""Every page and action, by everybody who may not: made of the table of pages (L1, L2, U3)."""
+"""Every page and action, by everybody who may not: made of the table of pages."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def name_of(page: Page) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_nobody_comes_in_without_a_session(world, page):
-    """L1: a stranger is sent to the door, and an order of theirs does nothing."""
+    """A stranger is sent to the door, and an order of theirs does nothing."""
     world.visitor.leave()
     before = world.seen()
     answer = world.ask(page, world.theirs)
@@ -120,7 +120,7 @@ def test_nobody_comes_in_without_a_session(world, page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_role_that_lacks_the_scope_is_refused(world, page):
-    """L1: a viewer changes nothing, a worker sees nothing."""
+    """A viewer changes nothing, a worker sees nothing."""
     lacking = [role for role, scopes in SCOPES_BY_ROLE.items() if page.scope not in scopes]
     found = []
     for role in lacking:
@@ -133,7 +133,7 @@ def test_a_role_that_lacks_the_scope_is_refused(world, page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_of_another_tenant_nothing_is_seen_or_changed(world, page):
-    """L2: their things are not there, to the letter."""
+    """Their things are not there, to the letter."""
     before = world.seen()
     world.visitor.enter("admin", OURS)
     answer = world.ask(page, world.theirs)
@@ -149,7 +149,7 @@ def test_of_another_tenant_nothing_is_seen_or_changed(world, page):
 
 @pytest.mark.parametrize("page", [one for one in PAGES if one.method == "POST"], ids=name_of)
 def test_an_order_without_the_sessions_own_token_is_refused(world, page):
-    """L1: a form that some other page sends can't know it."""
+    """A form that some other page sends can't know it."""
     world.visitor.enter("admin", THEIRS)
     world.visitor.secret = "another"  # noqa: S105 - of no session
     before = world.seen()
@@ -163,7 +163,7 @@ def test_an_order_without_the_sessions_own_token_is_refused(world, page):
     ["/static/../console.py", "/static/%2e%2e%2fconsole.py", "/static/console.css", "/static/a/b"],
 )
 def test_only_what_is_in_the_manifest_is_a_file(world, path):
-    """L1: nothing is looked up by what a request says."""
+    """Nothing is looked up by what a request says."""
     assert 404 == world.visitor.get(path).status_code
 
 
@@ -172,7 +172,7 @@ def test_only_what_is_in_the_manifest_is_a_file(world, path):
     ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "evil"],
 )
 def test_the_way_back_leads_nowhere_else(world, to):
-    """L1: whoever signs in stays on this server."""
+    """Whoever signs in stays on this server."""
     world.visitor.leave()
     text = world.app.tokens.create("bea", role="viewer", tenant=OURS).text
     answer = world.visitor.post("/enter", {"secret": text, "next": to})
@@ -181,7 +181,7 @@ def test_the_way_back_leads_nowhere_else(world, to):
 
 
 def test_a_code_that_was_used_or_is_old_says_so_and_how_to_go_on(visitor):
-    """I2, L6: whoever opens the printed address twice has no token to be told about."""
+    """Whoever opens the printed address twice has no token to be told about."""
     visitor.leave()
     code = visitor.app.doorkeeper().make_code()
     first = visitor.post("/enter", {"secret": code})
@@ -200,7 +200,7 @@ def test_a_code_that_was_used_or_is_old_says_so_and_how_to_go_on(visitor):
 
 
 def test_every_page_has_the_policy_and_is_kept_by_nobody(visitor):
-    """L1: no exception in the policy, no copy in a cache, no frame."""
+    """No exception in the policy, no copy in a cache, no frame."""
     answer = visitor.get("/")
     policy = answer.headers["content-security-policy"]
 

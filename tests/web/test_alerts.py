@@ -1,4 +1,4 @@
-"""Alerts in the console: what is wrong, who was told, and what a person says about it (V3, U3)."""
+"""Alerts in the console: what is wrong, who was told, and what a person says about it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def open_(store):
 
 
 def test_nothing_wrong_is_said_so(visitor):
-    """U3: an empty list says what is looked for; the strip has no word of alerts."""
+    """An empty list says what is looked for; the strip has no word of alerts."""
     page = visitor.get("/alerts").text
 
     assert "Nothing is wrong" in page
@@ -45,7 +45,7 @@ def test_nothing_wrong_is_said_so(visitor):
 
 
 def test_what_a_watcher_found_is_listed_and_shown(visitor):
-    """V3, U3: by the real observers: a run in doubt, with evidence, remedy, runbook and channel."""
+    """By the real observers: a run in doubt, with evidence, remedy, runbook and channel."""
     app, clock = visitor.app, visitor.clock
     Watcher(app.store, clock._clock, WatcherIdentity(holder=b"w" * 16)).tick()  # noqa: SLF001 - its time
     (alert,) = app.alerts.list(kind="ambiguous-run")
@@ -65,7 +65,7 @@ def test_what_a_watcher_found_is_listed_and_shown(visitor):
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 open alert"), (3, "3 open alerts")])
 def test_the_strip_counts_what_is_open_and_the_lights_stay_two(visitor, count, said):
-    """V4, UX 1: a count that leads to the list, and no third light."""
+    """A count that leads to the list, and no third light."""
     before = visitor.get("/runs").text
     for number in range(count):
         raised(visitor, f"queue q{number}")
@@ -79,7 +79,7 @@ def test_the_strip_counts_what_is_open_and_the_lights_stay_two(visitor, count, s
 
 
 def test_filters_stand_in_the_address(visitor):
-    """UX 5: of a state, of a kind; what is over has when it was."""
+    """Of a state, of a kind; what is over has when it was."""
     store = visitor.app.store
     raised(visitor, "queue gone")
     alerts.look(store, alerts.watch(store))
@@ -98,7 +98,7 @@ def test_filters_stand_in_the_address(visitor):
 
 
 def test_a_long_list_goes_on_where_it_ended(visitor, monkeypatch):
-    """UX 5: by a cursor; each alert on one page, and none twice."""
+    """By a cursor; each alert on one page, and none twice."""
     monkeypatch.setattr("duly.web.pages.alerts.PAGE_SIZE", 2)
     names = [f"queue q{number}" for number in range(5)]
     for name in names:
@@ -116,12 +116,12 @@ def test_a_long_list_goes_on_where_it_ended(visitor, monkeypatch):
 
 
 def test_a_cursor_that_is_none_is_refused(visitor):
-    """L6: with what it is."""
+    """With what it is."""
     assert visitor.get("/alerts?cursor=nonsense").status_code in {404, 422}
 
 
 def test_an_alert_is_acknowledged_with_a_reason(visitor):
-    """V3, A2: who looks after it stands on its page and in the trail; without a reason it is not."""
+    """Who looks after it stands on its page and in the trail; without a reason it is not."""
     place = f"/alerts/{raised(visitor)}"
     refused = visitor.post(f"{place}/acknowledge", {})
     visitor.post(f"{place}/acknowledge", {"reason": "restarting the workers"})
@@ -135,7 +135,7 @@ def test_an_alert_is_acknowledged_with_a_reason(visitor):
 
 
 def test_an_alert_is_silenced_for_a_while_and_that_is_undone(visitor):
-    """V3, UX 38: of this kind about this subject alone; the next page offers to speak again."""
+    """Of this kind about this subject alone; the next page offers to speak again."""
     alert = raised(visitor)
     visitor.post(f"/alerts/{alert}/silence", {"duration": "2h", "reason": "known"})
     (silence,) = visitor.app.alerts.silences()
@@ -157,7 +157,7 @@ def test_an_alert_is_silenced_for_a_while_and_that_is_undone(visitor):
 
 
 def test_some_alerts_are_silenced_before_they_are_raised(visitor):
-    """V3: by subject and kind; a reason and a time are needed, and what is wrong is said."""
+    """By subject and kind; a reason and a time are needed, and what is wrong is said."""
     said = {"subject": "schedule nightly-*", "kind": "late-run", "reason": "the database moves"}
     without = visitor.post("/alerts/silences", said)
     visitor.post("/alerts/silences", {**said, "duration": "8h"})
@@ -169,7 +169,7 @@ def test_some_alerts_are_silenced_before_they_are_raised(visitor):
 
 
 def test_every_rule_is_shown_with_its_threshold_and_whether_somebody_set_it(visitor):
-    """V3, UX 18: what is usual is said to be the default."""
+    """What is usual is said to be the default."""
     visitor.app.alerts.set_rule("queue-age", threshold="15m", reason="slow by nature")
     told = text_of(visitor.get("/alerts/rules"))
 
@@ -183,7 +183,7 @@ def test_every_rule_is_shown_with_its_threshold_and_whether_somebody_set_it(visi
 
 
 def test_a_rule_is_changed_and_that_is_undone(visitor):
-    """V3, UX 38: all its terms; undoing what was the first word takes it back to the default."""
+    """All its terms; undoing what was the first word takes it back to the default."""
     terms = {"threshold": "20m", "hold_for": "1m", "clear_for": "5m", "severity": "page"}
     visitor.post(
         "/alerts/rules/queue-age", {**terms, "channels": "log", "reason": "x", "version": "0"}
@@ -203,7 +203,7 @@ def test_a_rule_is_changed_and_that_is_undone(visitor):
 
 
 def test_a_rule_that_somebody_else_changed_meanwhile_is_not_overwritten(visitor):
-    """UX 41: who saw an older one is shown what differs, and who goes on from there is taken."""
+    """Who saw an older one is shown what differs, and who goes on from there is taken."""
     form = fields_of(visitor.get("/alerts/rules/queue-age").text)
     visitor.app.alerts.set_rule("queue-age", threshold="7m", severity="page")
     mine = {**form, "threshold": "540", "hold_for": "2m", "reason": "x"}
@@ -227,7 +227,7 @@ def test_a_rule_that_somebody_else_changed_meanwhile_is_not_overwritten(visitor)
 
 
 def test_a_rule_is_not_taken_back_by_who_saw_another(visitor):
-    """UX 41: neither by an order nor by undoing one."""
+    """Neither by an order nor by undoing one."""
     visitor.app.alerts.set_rule("queue-age", threshold="7m")
     seen = rule_of(visitor, "queue-age").version
     visitor.app.alerts.set_rule("queue-age", threshold="8m")
@@ -242,7 +242,7 @@ def test_a_rule_is_not_taken_back_by_who_saw_another(visitor):
     ("field", "value"), [("threshold", "often"), ("hold_for", "9000d"), ("severity", "loud")]
 )
 def test_what_is_no_rule_is_refused(visitor, field, value):
-    """L6: the field, the value and the remedy."""
+    """The field, the value and the remedy."""
     answer = visitor.post("/alerts/rules/queue-age", {field: value, "version": "0"})
 
     assert 422 == answer.status_code
@@ -251,7 +251,7 @@ def test_what_is_no_rule_is_refused(visitor, field, value):
 
 
 def test_channels_are_shown_without_what_opens_them(visitor):
-    """V3, L5: name and kind; neither an address nor where a secret lies."""
+    """Name and kind; neither an address nor where a secret lies."""
     options = {
         "url": "https://hooks.example.com/T0/canary",
         "secret": {"secret": "env:DULY_SECRET_X"},
@@ -266,7 +266,7 @@ def test_channels_are_shown_without_what_opens_them(visitor):
 
 
 def test_a_channel_is_tried(visitor, caplog):
-    """V3: the log takes it; a mail server that is not there does not, and that is said."""
+    """The log takes it; a mail server that is not there does not, and that is said."""
     terms = {
         "host": "127.0.0.1",
         "port": 2525,
@@ -285,7 +285,7 @@ def test_a_channel_is_tried(visitor, caplog):
 
 
 def test_a_tenant_sees_its_own_and_no_rule_or_channel(visitor):
-    """L2: what is shared is an operator's."""
+    """What is shared is an operator's."""
     raised(visitor, "queue shared")
     own = raised(visitor, "schedule mine", tenant="school")
     raised(visitor, "schedule theirs", tenant="other")
@@ -300,7 +300,7 @@ def test_a_tenant_sees_its_own_and_no_rule_or_channel(visitor):
 
 
 def test_who_may_only_look_is_offered_no_order(visitor):
-    """L1: buttons that would be refused are not there."""
+    """Buttons that would be refused are not there."""
     alert = raised(visitor, "schedule mine", tenant="school")
     visitor.app.alerts.silence(reason="x", duration="1h", subject="queue a")
     visitor.enter("viewer", "*")
@@ -311,7 +311,7 @@ def test_who_may_only_look_is_offered_no_order(visitor):
 
 
 def test_what_an_alert_says_is_text_and_nothing_else(visitor):
-    """L1: names of schedules reach the page."""
+    """Names of schedules reach the page."""
     hostile = "<script>alert(1)</script>"
     alert = raised(visitor, f"schedule {hostile}", evidence={hostile: hostile})
 
@@ -320,7 +320,7 @@ def test_what_an_alert_says_is_text_and_nothing_else(visitor):
 
 
 def test_states_and_severities_have_marks():
-    """UX 43: a word, a shape and a colour for each."""
+    """A word, a shape and a colour for each."""
     wanted = {f"alert-{one}" for one in ("pending", "open", "resolved", "silenced")}
     wanted |= {"severity-page", "severity-warn"}
     wanted |= {f"delivery-{one}" for one in ("pending", "done", "given-up")}
@@ -353,7 +353,7 @@ def rule_of(visitor, name):
 
 
 def test_health_tells_of_alerts_that_page(visitor):
-    """V3, V4: they are of either light, and nobody looks for them in vain."""
+    """They are of either light, and nobody looks for them in vain."""
     raised(visitor, kind=AlertKind.AMBIGUOUS_RUN, subject="run 7")
     text = text_of(visitor.get("/health"))
 

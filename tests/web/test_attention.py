@@ -54,7 +54,7 @@ def lanes(text: str) -> list[str]:
 
 
 def test_lanes_are_of_those_that_need_somebody_then_of_the_busiest(office):
-    """V1, UX 10: stale work, a run in doubt, what fires most often; what is paused not."""
+    """Stale work, a run in doubt, what fires most often; what is paused not."""
     text = office.whole("/")
 
     assert ["x-broken", "z-doubt", "busy", "a00", "a01"] == lanes(text)[:5]
@@ -65,7 +65,7 @@ def test_lanes_are_of_those_that_need_somebody_then_of_the_busiest(office):
 
 
 def test_the_others_are_counted_and_one_link_away(office):
-    """UX 10, 43: the drawing says in what order it is, how many it leaves out, and where."""
+    """The drawing says in what order it is, how many it leaves out, and where."""
     text = " ".join(office.whole("/").split())
     others = WELL + 4 - LANES_MAX
 
@@ -74,7 +74,7 @@ def test_the_others_are_counted_and_one_link_away(office):
 
 
 def test_the_table_of_both_sides_has_the_same_order(office):
-    """V4, UX 8: the first rows are those of the first lanes."""
+    """The first rows are those of the first lanes."""
     text = office.whole("/")
     rows = re.findall(r'<tr id="side-[^>]*>\s*<th scope="row">\s*<a [^>]*>([^<]+)</a>', text)
 
@@ -84,7 +84,7 @@ def test_the_table_of_both_sides_has_the_same_order(office):
 
 
 def test_a_trigger_that_is_late_comes_before_everything(office):
-    """V4: what nobody fires is first, and its work is not blamed for it."""
+    """What nobody fires is first, and its work is not blamed for it."""
     clock = ManualClock(1_775_210_400_000_000)
     with (
         duly.App(store=MemoryStore(clock), clock=clock) as app,
@@ -149,7 +149,7 @@ def crowd():
 
 
 def test_whom_alerts_and_runs_in_trouble_are_about_is_found_behind_a_hundred_others(crowd):
-    """V1, UX 10: not the first of the alphabet, but those that need somebody."""
+    """Not the first of the alphabet, but those that need somebody."""
     text = crowd.whole("/")
     found = lanes(text)
 
@@ -160,7 +160,7 @@ def test_whom_alerts_and_runs_in_trouble_are_about_is_found_behind_a_hundred_oth
 
 
 def test_the_page_says_at_how_many_it_has_looked(crowd):
-    """V4: what was not looked at is not called well."""
+    """What was not looked at is not called well."""
     text = " ".join(crowd.whole("/?show=stale").split())
 
     assert f"Looked at: the first {SCHEDULES_MAX} by name" in text
@@ -168,7 +168,7 @@ def test_the_page_says_at_how_many_it_has_looked(crowd):
 
 
 def test_what_has_ended_or_is_deleted_takes_nobodys_place():
-    """V1: a hundred that are over would have hidden the one that goes on."""
+    """A hundred that are over would have hidden the one that goes on."""
     app = duly.App("memory:")
 
     @app.task
@@ -186,7 +186,7 @@ def test_what_has_ended_or_is_deleted_takes_nobodys_place():
 
 
 def test_a_count_of_overdue_says_when_there_may_be_more():
-    """UX 9: a number that is of the first by name alone has a plus, if anything else is due."""
+    """A number that is of the first by name alone has a plus, if anything else is due."""
     clock = ManualClock(1_775_210_400_000_000)
     with (
         duly.App(store=MemoryStore(clock), clock=clock) as app,
@@ -213,7 +213,7 @@ def tile(text: str, label: str) -> str:
 
 
 def test_the_table_of_lateness_says_that_it_is_of_the_first_and_where_others_are(crowd):
-    """UX 11: of a hundred it has some, and the page of each leads to its own."""
+    """Of a hundred it has some, and the page of each leads to its own."""
     part = " ".join(crowd.get("/overview/lateness").text.split())
     page = crowd.get(f"/schedules/{crowd.app.schedules.get('z-doubt').id}").text
     own = crowd.get("/overview/lateness?of=z-doubt").text

@@ -1,4 +1,4 @@
-"""The trail calls things as people do: a run by its label, with a link, and its id beside (A2)."""
+"""The trail calls things as people do: a run by its label, with a link, and its id beside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def row_of(text: str, number: int) -> str:
 
 
 def test_a_run_is_called_by_its_label_and_its_id_stands_beside_it(work):
-    """A2, R1: on SQLite and PostgreSQL; programs are told both."""
+    """On SQLite and PostgreSQL; programs are told both."""
     run = work.run("settle")
     work.app.inbox.skip(run.id, reason="known")
     entry = work.app.audit.page(subject_id=run.id, limit=1).items[0]
@@ -31,7 +31,7 @@ def test_a_run_is_called_by_its_label_and_its_id_stands_beside_it(work):
 
 
 def test_a_schedule_leads_to_its_page_and_so_does_a_run_that_was_triggered(visitor):
-    """A2: by name, also one that an address must quote; what was triggered by its run."""
+    """By name, also one that an address must quote; what was triggered by its run."""
     app = visitor.app
     name = "weekly & monthly/EMEA"
     app.schedules.create(name, app.call("report"), app.schedules.get("hourly").timetable)
@@ -45,7 +45,7 @@ def test_a_schedule_leads_to_its_page_and_so_does_a_run_that_was_triggered(visit
 
 
 def test_another_tenants_runs_are_called_by_nothing_but_their_id(visitor):
-    """L2: whoever sees one tenant alone is told no label of another's."""
+    """Whoever sees one tenant alone is told no label of another's."""
     app = visitor.app
     visitor.clock.advance("1m")
     (run,) = app.runs.list(state="dead", limit=1)
@@ -59,7 +59,7 @@ def test_another_tenants_runs_are_called_by_nothing_but_their_id(visitor):
 
 
 def test_a_run_that_is_forgotten_keeps_its_id_and_has_no_link():
-    """A2: no link leads nowhere, and the trail stays whole."""
+    """No link leads nowhere, and the trail stays whole."""
     from duly.client.schedule_history import HistoryEntry
     from duly.web.pages.audit import audit_row
     from tests.domain.instants import moment

@@ -1,4 +1,4 @@
-"""The console beside what runs: `duly dev` and `app.run()` serve it, in real processes (U1, U3)."""
+"""The console beside what runs: `duly dev` and `app.run()` serve it, in real processes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def taken_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def test_dev_serves_the_console_and_its_address_opens_it_once(tmp_path):
-    """U1, L1: the code behind the # begins a session, and only one."""
+    """The code behind the # begins a session, and only one."""
     with running(tmp_path, "-m", "duly", "dev", "--app=tasks:app", "--port=0", "--json") as dev:
         facts = json.loads(line_with(dev, '"serving"'))
         with httpx.Client(base_url=facts["url"], timeout=LIMIT_S) as client:
@@ -121,7 +121,7 @@ def test_dev_serves_the_console_and_its_address_opens_it_once(tmp_path):
 
 
 def test_without_a_free_port_dev_goes_on_and_says_so_in_one_line(tmp_path, taken_port):
-    """U1: the console is not what the work waits for."""
+    """The console is not what the work waits for."""
     with running(tmp_path, "-m", "duly", "dev", "--app=tasks:app", "--json") as dev:
         facts = json.loads(line_with(dev, '"no-console"'))
 
@@ -130,7 +130,7 @@ def test_without_a_free_port_dev_goes_on_and_says_so_in_one_line(tmp_path, taken
 
 
 def test_a_port_that_was_named_and_is_taken_is_refused(tmp_path, taken_port):
-    """L6: who names a port wants that one."""
+    """Who names a port wants that one."""
     (tmp_path / "tasks.py").write_text(PROGRAM)
     words = ["-m", "duly", "dev", "--app=tasks:app", f"--port={taken_port}"]
     found = subprocess.run(
@@ -147,7 +147,7 @@ def test_a_port_that_was_named_and_is_taken_is_refused(tmp_path, taken_port):
 
 
 def test_a_program_that_runs_itself_goes_on_without_a_console(tmp_path, taken_port):
-    """I3: `app.run()` says it in its log, and works."""
+    """`app.run()` says it in its log, and works."""
     with running(tmp_path, "tasks.py") as program:
         line = line_with(program, "no console")
         assert f"warning: no console here: port {taken_port} is taken" in line
@@ -156,7 +156,7 @@ def test_a_program_that_runs_itself_goes_on_without_a_console(tmp_path, taken_po
 
 
 def test_what_is_installed_holds_every_template_and_static_file(tmp_path):
-    """U3: a wheel and a clone behave alike."""
+    """A wheel and a clone behave alike."""
     words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")

@@ -64,7 +64,7 @@ def alert_of(app):
 def test_no_page_shuts_anybody_out_scrolls_two_ways_or_needs_what_the_policy_forbids(
     school, open_page, part
 ):
-    """U3, L1: WCAG 2.2 AA in light and dark, on a phone and at 200 %; hostile texts run nothing."""
+    """WCAG 2.2 AA in light and dark, on a phone and at 200 %; hostile texts run nothing."""
     page = open_page(school, viewport=WIDE)
     said = heard(page)
     found: dict[str, object] = {}
@@ -83,7 +83,7 @@ def test_no_page_shuts_anybody_out_scrolls_two_ways_or_needs_what_the_policy_for
 
 
 def test_a_schedule_is_paused_with_a_reason_and_that_is_undone(site, open_page):
-    """U3, A1: the dialog names it, the reason is on record, and the next page offers to undo."""
+    """The dialog names it, the reason is on record, and the next page offers to undo."""
     page = open_page(site, "/schedules")
     page.get_by_role("button", name="Pause nightly-report").click()
     page.get_by_role("dialog").get_by_label("Reason").fill("migration")
@@ -99,7 +99,7 @@ def test_a_schedule_is_paused_with_a_reason_and_that_is_undone(site, open_page):
 
 
 def test_what_is_wrong_with_an_order_is_said_in_the_dialog(site, open_page):
-    """L6: the field, the value and the remedy; what was typed stays."""
+    """The field, the value and the remedy; what was typed stays."""
     page = open_page(site, "/schedules")
     page.get_by_role("button", name="Pause every-minute").click()
     dialog = page.get_by_role("dialog")
@@ -113,7 +113,7 @@ def test_what_is_wrong_with_an_order_is_said_in_the_dialog(site, open_page):
 
 
 def test_the_one_time_code_of_a_printed_address_opens_the_console(site, browser):
-    """L1, U1: what stands behind the # begins a session, and leaves the address."""
+    """What stands behind the # begins a session, and leaves the address."""
     code = site.app.doorkeeper().make_code()
     context = browser.new_context()
     page = context.new_page()
@@ -126,7 +126,7 @@ def test_the_one_time_code_of_a_printed_address_opens_the_console(site, browser)
 
 
 def test_a_dead_run_is_edited_and_retried_and_the_dialogs_say_what_that_is(school, open_page):
-    """U3, A3, UX 38: the dialog names the run, its button repeats the verb, an edit is undone."""
+    """The dialog names the run, its button repeats the verb, an edit is undone."""
     run = school.app.runs.list(state="dead", schedule="broken-import", limit=1)[0]
     page = open_page(school, f"/runs/{run.id}")
     page.get_by_role("button", name="Edit arguments").click()
@@ -151,7 +151,7 @@ def test_a_dead_run_is_edited_and_retried_and_the_dialogs_say_what_that_is(schoo
 
 
 def test_boxes_are_ticked_counted_and_kept_while_others_come(school, open_page):
-    """U3, A1, UX 39: the choice survives what is new, and leads to the count."""
+    """The choice survives what is new, and leads to the count."""
     page = open_page(school, "/runs?queue=mail&state=queued")
     page.get_by_role("button", name="Cancel …").wait_for()
     disabled = page.get_by_role("button", name="Cancel …").is_disabled()

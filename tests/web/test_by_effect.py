@@ -45,7 +45,7 @@ class EarlyStore(MemoryStore):
 
 
 def test_the_clock_is_the_viewers_and_skew_and_early_fires_are_those_of_the_store():
-    """UX 2: another zone, a dispatcher whose clock is off, and what must never be."""
+    """Another zone, a dispatcher whose clock is off, and what must never be."""
     clock = ManualClock(to_microseconds(NOW))
     store = EarlyStore(clock)
     with duly.App(store=store, clock=clock) as app, Visitor(app, clock=clock) as visitor:
@@ -60,7 +60,7 @@ def test_the_clock_is_the_viewers_and_skew_and_early_fires_are_those_of_the_stor
 
 
 def test_the_tabs_icon_and_title_turn_with_the_worst_light_and_back():
-    """UX 6: nothing is promised, then something is due that nobody fires, then it is deleted."""
+    """Nothing is promised, then something is due that nobody fires, then it is deleted."""
     clock = ManualClock(to_microseconds(NOW))
     with (
         duly.App(store=MemoryStore(clock), clock=clock) as app,
@@ -84,7 +84,7 @@ def test_the_tabs_icon_and_title_turn_with_the_worst_light_and_back():
 
 
 def test_a_row_of_schedules_tells_what_an_edit_and_a_failure_have_changed(visitor):
-    """UX 14: the rule and its zone, what comes next, the policies, and how the last one ended."""
+    """The rule and its zone, what comes next, the policies, and how the last one ended."""
     app = visitor.app
 
     def row() -> tuple[str, str, str]:
@@ -112,7 +112,7 @@ def test_a_row_of_schedules_tells_what_an_edit_and_a_failure_have_changed(visito
 
 
 def test_a_day_has_a_ring_once_a_backfill_has_made_runs_on_it(visitor):
-    """UX 17: on that day alone; the table beside it says the same."""
+    """On that day alone; the table beside it says the same."""
     app, clock = visitor.app, visitor.clock
     schedule = app.schedules.get("hourly")
     path = f"/schedules/{schedule.id}"
@@ -129,7 +129,7 @@ def test_a_day_has_a_ring_once_a_backfill_has_made_runs_on_it(visitor):
 
 
 def test_runs_in_doubt_are_grouped_by_cause_and_a_batch_leaves_the_other_group(visitor):
-    """UX 31: two of one cause, one of another; what is decided is exactly what was shown."""
+    """Two of one cause, one of another; what is decided is exactly what was shown."""
     app, clock = visitor.app, visitor.clock
 
     @app.task(effects="unsafe")
@@ -159,7 +159,7 @@ def page(visitor: Visitor) -> str:
 
 
 def test_the_fleet_tells_slots_the_oldest_attempt_and_who_has_not_advanced_for_longest():
-    """UX 36: with every run that is claimed, every advance and a drain, it tells another thing."""
+    """With every run that is claimed, every advance and a drain, it tells another thing."""
     clock = ManualClock(to_microseconds(NOW))
     store = MemoryStore(clock)
     with duly.App(store=store, clock=clock) as app, Visitor(app, clock=clock) as visitor:

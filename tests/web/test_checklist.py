@@ -33,7 +33,7 @@ def opens_a_browser(test: ast.FunctionDef) -> bool:
 
 
 def test_every_promise_names_a_test_of_a_real_browser():
-    """U2, U3: 43 of the console and 17 of the editor, each shown by a test that exists."""
+    """43 of the console and 17 of the editor, each shown by a test that exists."""
     for title, number in PROMISES.items():
         found = rows(title)
 
@@ -50,7 +50,7 @@ def test_every_promise_names_a_test_of_a_real_browser():
 
 
 def test_every_order_of_the_console_is_clicked_by_the_test_that_is_named():
-    """U3, A1: each order of the table, its address, and a test that is held to giving it."""
+    """Each order of the table, its address, and a test that is held to giving it."""
     found = rows("Orders")
     tests = functions("ordering")
 

@@ -1,4 +1,4 @@
-"""Whose time it is: a zone's clock has one name, wherever a time of it is shown (T5, U2)."""
+"""Whose time it is: a zone's clock has one name, wherever a time of it is shown."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.web.page_client import Visitor
     ],
 )
 def test_a_clock_is_called_by_its_letters_or_by_what_it_is_off_utc(letters, minutes, name, whole):
-    """T5: the offset stands beside the letters, or for them where a zone has none."""
+    """The offset stands beside the letters, or for them where a zone has none."""
     offset = timedelta(minutes=minutes)
 
     assert (name, whole) == (clock_name(letters, offset), clock_name_and_offset(letters, offset))
 
 
 def test_london_in_winter_is_called_the_same_on_every_page():
-    """T5, UX 3: the list of runs, a run, its schedule, the overview, the inbox and the editor."""
+    """The list of runs, a run, its schedule, the overview, the inbox and the editor."""
     app = duly.App("memory:")
 
     @app.task(effects="unsafe")

@@ -1,4 +1,4 @@
-"""Commands that pages offer: to be typed as they are, about what the page is about (UX 27, L2)."""
+"""Commands that pages offer: to be typed as they are, about what the page is about."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def paths():
 
 
 def test_a_command_names_the_tenant_whose_things_the_page_shows(paths):
-    """L2, UX 27: typed elsewhere it is about the same, whatever that is called."""
+    """Typed elsewhere it is about the same, whatever that is called."""
     visitor, wanted = paths
     for path, words in wanted.items():
         text = visitor.get(path, params={"tenant": "acme & co"}).text
@@ -63,14 +63,14 @@ def test_a_command_names_the_tenant_whose_things_the_page_shows(paths):
 
 
 def test_the_usual_tenant_is_not_named_and_a_command_that_names_one_is_left_alone():
-    """UX 27: as short as it can be."""
+    """As short as it can be."""
     assert "duly run show x" == command_text("default", "run", "show", "x")
     assert "duly status" == of_tenant(None, "duly status")
     assert "duly run list --tenant b" == of_tenant("a", "duly run list --tenant b")
 
 
 def test_a_remedy_is_taken_apart_between_its_commands_alone():
-    """L6: a semicolon in a name is a part of it, and an apostrophe quotes nothing."""
+    """A semicolon in a name is a part of it, and an apostrophe quotes nothing."""
     named = f"duly schedule show {shlex.quote(NAME)}"
 
     assert [named, "duly status"] == remedy_parts(f"{named}; duly status")

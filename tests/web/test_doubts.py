@@ -1,4 +1,4 @@
-"""What nobody knows, in the console: one word for each meaning, and nothing said for anybody (E5)."""
+"""What nobody knows, in the console: one word for each meaning, and nothing said for anybody."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main_of(text: str) -> str:
 
 
 def test_each_word_for_what_is_not_known_has_one_meaning_which_the_glossary_tells():
-    """E5, UX 42: the word of a state is that of its term, and both stand in the glossary."""
+    """The word of a state is that of its term, and both stand in the glossary."""
     rows = GLOSSARY.read_text(encoding="utf-8").splitlines()
 
     assert len({one.word for one in TERMS}) == len(TERMS)
@@ -38,7 +38,7 @@ def test_each_word_for_what_is_not_known_has_one_meaning_which_the_glossary_tell
 
 
 def test_the_words_are_explained_where_they_are_met(school):
-    """E5: on the inbox, on a run in doubt and on its decision; not where nothing is in doubt."""
+    """On the inbox, on a run in doubt and on its decision; not where nothing is in doubt."""
     run = doubt(school)
     in_doubt, _, unknown = (one.meaning for one in TERMS)
 
@@ -52,7 +52,7 @@ def test_the_words_are_explained_where_they_are_met(school):
 
 
 def test_people_read_in_doubt_and_addresses_keep_the_literal(school):
-    """UX 42, A4: the filter says the word, and asks by the state that programs know."""
+    """The filter says the word, and asks by the state that programs know."""
     run = doubt(school)
     for path in ("/", "/runs?state=ambiguous", "/inbox", f"/inbox/{run.id}", f"/runs/{run.id}"):
         text = re.sub(r'="[^"]*"', "", main_of(school.whole(path)))
@@ -62,7 +62,7 @@ def test_people_read_in_doubt_and_addresses_keep_the_literal(school):
 
 
 def test_nothing_is_chosen_for_who_decides(school):
-    """E5: neither what was found nor what is known of an effect stands there by itself."""
+    """Neither what was found nor what is known of an effect stands there by itself."""
     text = school.get(f"/inbox/{doubt(school).id}").text
     choices = re.findall(r'<select [^>]*name="effect"[^>]*>(.*?)</select>', text, re.DOTALL)
 
@@ -85,7 +85,7 @@ def test_nothing_is_chosen_for_who_decides(school):
     ],
 )
 def test_what_nobody_has_said_is_refused_with_what_to_say(school, fields, said):
-    """E5, L6: without a script, too; and nothing has changed."""
+    """Without a script, too; and nothing has changed."""
     run = doubt(school)
     answer = school.post(f"/inbox/{run.id}/decide", {**fields, "reason": "so"})
 
@@ -95,7 +95,7 @@ def test_what_nobody_has_said_is_refused_with_what_to_say(school, fields, said):
 
 
 def test_the_form_says_what_is_not_chosen_and_sends_nothing(work, open_page):
-    """E5, UX 43: at the question, in words, with the focus there; gone once it is answered."""
+    """At the question, in words, with the focus there; gone once it is answered."""
     run = work.run("settle")
     page = open_page(work.site, f"/inbox/{run.id}")
     card = page.locator("details.choice[open]")

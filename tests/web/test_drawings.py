@@ -65,7 +65,7 @@ def run(at: Any = NOON, state: str = "succeeded", took: float | None = None, **t
     ],
 )
 def test_a_calendar_has_eighteen_weeks_as_columns_with_monday_on_top(now, first, days):
-    """UX 17: the last day is today, and each week is one column to the right."""
+    """The last day is today, and each week is one column to the right."""
     calendar = run_calendar([], "UTC", moment(now))
     places = [(one.x, one.y) for one in calendar.days]
 
@@ -77,7 +77,7 @@ def test_a_calendar_has_eighteen_weeks_as_columns_with_monday_on_top(now, first,
 
 
 def test_a_month_is_named_over_the_first_column_that_begins_in_it():
-    """UX 17: a first Monday may be the seventh."""
+    """A first Monday may be the seventh."""
     months = run_calendar([], "UTC", moment("2026-09-10T12:00")).months
 
     assert ["Jun", "Jul", "Aug", "Sep"] == [name for _, name in months][-4:]
@@ -86,7 +86,7 @@ def test_a_month_is_named_over_the_first_column_that_begins_in_it():
 
 @pytest.mark.parametrize(("count", "is_cut"), [(RUNS_LOOKED_AT - 1, False), (RUNS_LOOKED_AT, True)])
 def test_a_calendar_says_that_there_are_older_runs(count, is_cut):
-    """UX 17: as many as are looked at may not be all."""
+    """As many as are looked at may not be all."""
     calendar = run_calendar([run()] * count, "UTC", NOON)
 
     assert (count, is_cut) == (calendar.looked_at, calendar.is_cut)
@@ -94,7 +94,7 @@ def test_a_calendar_says_that_there_are_older_runs(count, is_cut):
 
 @pytest.mark.parametrize("place", range(len(BY_TONE)))
 def test_a_day_looks_like_the_run_that_needs_somebody_most(place):
-    """UX 17: however many others ended well."""
+    """However many others ended well."""
     runs = [run(state=state) for state in (*BY_TONE[place:], *["cancelled"] * 3)]
 
     assert mark(BY_TONE[place]).tone == run_calendar(runs[::-1], "UTC", NOON).days[-1].tone
@@ -113,7 +113,7 @@ def test_a_day_looks_like_the_run_that_needs_somebody_most(place):
     ],
 )
 def test_what_was_run_again_is_counted_apart(lane, origin, backfills):
-    """UX 17, A3: by its lane or by where it comes from; in words, too."""
+    """By its lane or by where it comes from; in words, too."""
     runs = [run(), run(), run(state="dead", lane=lane, origin=origin)]
     day = run_calendar(runs, "UTC", NOON).days[-1]
 
@@ -130,7 +130,7 @@ def test_what_was_run_again_is_counted_apart(lane, origin, backfills):
     ],
 )
 def test_a_day_is_one_of_the_zones_own_calendar(zone, today, listed):
-    """UX 17, T2: by the nominal instant, whenever the run was made; newest first in the table."""
+    """By the nominal instant, whenever the run was made; newest first in the table."""
     made: dict[str, Any] = {"created_at": moment("2026-03-01T00:00")}
     runs = [run(moment(f"2026-04-{at}"), **made) for at in ("03T00:30", "02T23:30")]
     runs.append(run(moment("2026-04-03T16:00"), **made)) if zone == "Asia/Tokyo" else None
@@ -142,7 +142,7 @@ def test_a_day_is_one_of_the_zones_own_calendar(zone, today, listed):
 
 
 def test_a_strip_has_the_newest_runs_oldest_first_as_high_as_they_took():
-    """UX 14: newest come first, and are drawn last; older ones than it has room for are left out."""
+    """Newest come first, and are drawn last; older ones than it has room for are left out."""
     strip = run_strip([run(took=10), run(took=5), run(took=0)], NOON)
     full = run_strip([*[run(took=1)] * RUNS, run(state="dead", took=99)], NOON)
 
@@ -156,7 +156,7 @@ def test_a_strip_has_the_newest_runs_oldest_first_as_high_as_they_took():
 
 
 def test_what_is_not_over_is_as_high_as_it_has_taken_so_far():
-    """UX 14: a run that goes on grows, and one that is over does not."""
+    """A run that goes on grows, and one that is over does not."""
     going = run(state="running", started_at=NOON)
     strip = run_strip([going, run(took=15)], after(30))
 
@@ -166,7 +166,7 @@ def test_what_is_not_over_is_as_high_as_it_has_taken_so_far():
 
 
 def test_each_kind_of_end_has_a_shape_of_its_own():
-    """UX 43: told apart without colours."""
+    """Told apart without colours."""
     shapes = {}
     for state in ("dead", "ambiguous", "succeeded", "cancelled"):
         strip = run_strip([run(state=state, took=5)], NOON)
@@ -190,7 +190,7 @@ def test_each_kind_of_end_has_a_shape_of_its_own():
     ],
 )
 def test_a_line_of_lateness_goes_from_the_oldest_to_the_newest(late, points, words):
-    """UX 14: the latest is on top, what was early is not late, and a clock's noise is not drawn."""
+    """The latest is on top, what was early is not late, and a clock's noise is not drawn."""
     spark = lateness_spark([run(lateness=one * SECOND) for one in late])
 
     assert spark is not None
@@ -213,7 +213,7 @@ def lane(runs: Any, expected: Any = (), rule: str = "1h") -> Any:
 
 
 def test_an_axis_is_mostly_past_and_holds_what_reaches_beyond_it():
-    """UX 10: now is at 70 percent; what began before it begins at its edge."""
+    """Now is at 70 percent; what began before it begins at its edge."""
     hour = timedelta(hours=1)
     instants = (AXIS.start - hour, AXIS.start, NOON, AXIS.end, AXIS.end + hour)
 
@@ -222,7 +222,7 @@ def test_an_axis_is_mostly_past_and_holds_what_reaches_beyond_it():
 
 
 def test_a_lane_leaves_out_checks_and_what_is_outside_its_axis():
-    """UX 10, A3: a check of a result is no run of the schedule."""
+    """A check of a result is no run of the schedule."""
     runs = [run(), run(origin="verify"), run(AXIS.start - SECOND), run(AXIS.end)]
 
     assert ((("succeeded", 1),), 1) == (lane(runs).counts, len(lane(runs).bars))
@@ -237,12 +237,12 @@ def test_a_lane_leaves_out_checks_and_what_is_outside_its_axis():
     ],
 )
 def test_a_lane_says_that_older_runs_of_its_span_are_not_drawn(oldest, count, is_cut):
-    """UX 10: as many as are looked at, and the oldest of them still within the span."""
+    """As many as are looked at, and the oldest of them still within the span."""
     assert is_cut == lane([*[run()] * (count - 1), run(oldest)]).is_cut
 
 
 def test_a_bar_reaches_from_its_begin_to_its_end():
-    """UX 10: one that goes on reaches to now, and one that waits has no length."""
+    """One that goes on reaches to now, and one that waits has no length."""
     hour = NOON - timedelta(hours=1)
     going = run(hour, "running", started_at=hour)
     runs = [run(hour, took=1800), going, run(hour, "queued")]
@@ -264,7 +264,7 @@ def test_a_bar_reaches_from_its_begin_to_its_end():
     ],
 )
 def test_late_is_a_first_attempt_that_began_more_than_a_minute_after_its_due(terms, is_late):
-    """V1, UX 10: a retry begins late by design."""
+    """A retry begins late by design."""
     found = lane([run(state="running", **terms)])
 
     assert (is_late, is_late) == (found.bars[0].is_late, bool(found.late))
@@ -272,7 +272,7 @@ def test_late_is_a_first_attempt_that_began_more_than_a_minute_after_its_due(ter
 
 
 def test_many_runs_are_columns_and_neighbours_that_look_alike_are_one():
-    """UX 10: the run that needs somebody most gives a column its look; counts add up."""
+    """The run that needs somebody most gives a column its look; counts add up."""
     begin = AXIS.start + COLUMN / 2
     alike = [run(begin + place * COLUMN) for place in (0, 0, 1, 2)]
     apart = [run(begin + 5 * COLUMN)] * (EACH_MAX - 4)
@@ -289,7 +289,7 @@ def test_many_runs_are_columns_and_neighbours_that_look_alike_are_one():
 
 
 def test_what_was_expected_and_has_no_run_is_a_sign():
-    """UX 10: one that another run stands for is drawn as that run, and what is pending as to come."""
+    """One that another run stands for is drawn as that run, and what is pending as to come."""
     told = (
         ("skipped", None),
         ("skipped", ID),
@@ -307,7 +307,7 @@ def test_what_was_expected_and_has_no_run_is_a_sign():
 
 @pytest.mark.parametrize(("rule", "is_dense"), [("1h", False), ("4m", True), ("6m", False)])
 def test_what_comes_too_close_to_be_told_apart_is_dense(rule, is_dense):
-    """UX 10: within the axis, and a bounded number of them."""
+    """Within the axis, and a bounded number of them."""
     found = lane([], rule=rule)
 
     assert is_dense == found.is_dense
@@ -318,7 +318,7 @@ def test_what_comes_too_close_to_be_told_apart_is_dense(rule, is_dense):
     ("zone", "first", "last"), [("UTC", "04:00", "14:00"), ("Asia/Kolkata", "10:00", "20:00")]
 )
 def test_the_axis_has_whole_hours_of_the_visitors_clock(zone, first, last):
-    """UX 3, 10: also where a zone is half an hour off."""
+    """Also where a zone is half an hour off."""
     ticks = list(_ticks(AXIS, TimeFormatter("mine", zone)))
 
     assert (first, last, 6) == (ticks[0].text, ticks[-1].text, len(ticks))
@@ -362,7 +362,7 @@ def longest(found: Chain) -> list[str]:
 
 
 def test_each_fact_tells_how_long_after_the_one_before_and_one_is_the_longest():
-    """R2: beats are no gap, and what follows them counts from the last fact before."""
+    """Beats are no gap, and what follows them counts from the last fact before."""
     beating = attempt(heartbeat_at=after(12), progress_at=after(11), ended_at=after(13))
     found = chain(attempts=[beating])
 
@@ -375,7 +375,7 @@ def test_each_fact_tells_how_long_after_the_one_before_and_one_is_the_longest():
 
 
 def test_what_happened_before_its_due_is_no_gap():
-    """R2: a run that was made ahead is counted from its due."""
+    """A run that was made ahead is counted from its due."""
     found = chain(created_at=after(-3600))
 
     assert since(found)["created"] is None
@@ -383,7 +383,7 @@ def test_what_happened_before_its_due_is_no_gap():
 
 
 def test_of_a_run_without_any_time_nothing_is_the_longest():
-    """R2: no fact took longer than another."""
+    """No fact took longer than another."""
     found = make_chain(run(took=0), [attempt(claimed_at=NOON, started_at=NOON)], [], NOON)
 
     assert ([], (), "") == (longest(found), found.stretches, found.sentence)
@@ -391,14 +391,14 @@ def test_of_a_run_without_any_time_nothing_is_the_longest():
 
 @pytest.mark.parametrize(("tries", "is_told"), [(1, False), (2, True)])
 def test_a_run_that_was_tried_again_tells_its_first_claim(tries, is_told):
-    """R2: by the first of its attempts."""
+    """By the first of its attempts."""
     attempts = [attempt(claimed_at=after(2 - tries), ended_at=after(13)) for _ in range(tries)]
 
     assert is_told == ("first claimed" in since(chain(attempts=attempts)))
 
 
 def test_a_result_is_verified_when_it_was_last_found():
-    """R2, E5: the newest check that found it; what found nothing verifies nothing."""
+    """The newest check that found it; what found nothing verifies nothing."""
     told = (("present", 20), ("present", 30), ("absent", 40))
     checks = [
         Check(finding=found, verdict="verified", at=after(at), by="ada", evidence=None)
@@ -410,7 +410,7 @@ def test_a_result_is_verified_when_it_was_last_found():
 
 
 def test_the_parts_of_the_bar_follow_one_another_and_fill_it():
-    """R2: each as wide as it took, and what took no time is still seen."""
+    """Each as wide as it took, and what took no time is still seen."""
     parts = chain(attempts=[attempt(ended_at=after(1000))], finished_at=after(1000)).stretches
     ends = [one.x + one.width for one in parts]
 
@@ -432,7 +432,7 @@ def test_the_parts_of_the_bar_follow_one_another_and_fill_it():
     ],
 )
 def test_what_is_not_over_says_what_goes_on(state, tried, words, seconds):
-    """R2, UX 42: work, waiting, silence and doubt are four things."""
+    """Work, waiting, silence and doubt are four things."""
     last = attempt() if tried is None else attempt(state=tried, ended_at=after(13))
     part = chain(100, [last], state=state, finished_at=None).stretches[-1]
 

@@ -48,13 +48,13 @@ def form_of(answer):
     ("noon", "12:00"), ("Midnight", "00:00"), ("7:07", "07:07"), ("23:59", "23:59"),
 ])  # fmt: skip
 def test_any_minute_can_be_typed(typed, read):
-    """U2, UX editor 2: as people write it."""
+    """As people write it."""
     assert read == read_clock(typed)
 
 
 @pytest.mark.parametrize("typed", ["", "25", "9:60", "13pm", "0pm", "soon", "9:15:00", "9" * 30])
 def test_what_is_no_time_is_refused_with_a_remedy(typed):
-    """L6: the field and what to write."""
+    """The field and what to write."""
     with pytest.raises(UsageError) as caught:
         read_clock(typed)
 
@@ -91,7 +91,7 @@ ZONE = "Europe/Berlin"
     (every("15m", anchor=datetime(2026, 1, 1, 0, 5, tzinfo=UTC)), "stored"),
 ])  # fmt: skip
 def test_a_rule_goes_through_the_form_without_loss(timetable, mode):
-    """U2, T6: as a sentence, as a text, or as it is stored; and back as the very same rule."""
+    """As a sentence, as a text, or as it is stored; and back as the very same rule."""
     fields = rule_fields(timetable)
     again = read_form_rule(ScheduleForm(**fields))
 
@@ -106,7 +106,7 @@ def _bare(timetable):
 
 
 def test_nothing_is_stored_before_the_review_is_confirmed(visitor):
-    """U2: the form, then the review, then the schedule; and it says when it first fires."""
+    """The form, then the review, then the schedule; and it says when it first fires."""
     before = len(visitor.app.schedules.list())
     reviewed = visitor.post("/schedules/new", GOOD | {"step": "review"})
 
@@ -125,7 +125,7 @@ def test_nothing_is_stored_before_the_review_is_confirmed(visitor):
 
 
 def test_a_new_schedule_can_be_taken_back(visitor):
-    """UX 38: the undo deletes what was made, and only as it was made."""
+    """The undo deletes what was made, and only as it was made."""
     visitor.post("/schedules/new", GOOD | {"step": "save"})
     made = visitor.app.schedules.get("digest")
     fields = {"version": str(made.version), "reason": "undone"}
@@ -135,7 +135,7 @@ def test_a_new_schedule_can_be_taken_back(visitor):
 
 
 def test_the_same_form_sent_twice_makes_one_schedule(visitor):
-    """S4: a second press of the button is the same order."""
+    """A second press of the button is the same order."""
     for _ in range(2):
         assert 303 == visitor.post("/schedules/new", GOOD | {"step": "save"}).status_code
 
@@ -143,7 +143,7 @@ def test_the_same_form_sent_twice_makes_one_schedule(visitor):
 
 
 def test_the_preview_is_what_the_api_previews(visitor):
-    """T5, UX editor 17: one engine; the same instants, and nothing is stored."""
+    """One engine; the same instants, and nothing is stored."""
     answer = visitor.post("/schedules/preview", GOOD | {"count": "5"})
     timetable = cron("0 9 * * 1-5", tz="Europe/Berlin")
     expected = [one.utc for one in visitor.app.schedules.preview(timetable, None, 5).occurrences]
@@ -162,7 +162,7 @@ def test_the_preview_is_what_the_api_previews(visitor):
     ],
 )
 def test_the_preview_says_why_there_is_none(visitor, fields, told):
-    """T5, L6: the sentence of the review stands there while somebody types."""
+    """The sentence of the review stands there while somebody types."""
     form = GOOD | fields
     shown = visitor.post("/schedules/preview", form)
     reviewed = visitor.post("/schedules/new", form | {"step": "review"})
@@ -174,7 +174,7 @@ def test_the_preview_says_why_there_is_none(visitor, fields, told):
 
 
 def test_the_preview_speaks_of_both_clocks(visitor):
-    """U2, T5: the schedule's clock, the viewer's and UTC."""
+    """The schedule's clock, the viewer's and UTC."""
     answer = visitor.post(
         "/schedules/preview", GOOD, headers={"Cookie": f"duly_zone=Asia/Tokyo;{_cookie(visitor)}"}
     )
@@ -222,7 +222,7 @@ def _cookie(visitor):
     ({"gap": "nonsense"}, "gap", None),
 ])  # fmt: skip
 def test_what_is_wrong_is_told_at_its_field(visitor, fields, field, fix):
-    """L6, UX editor 11: next to the field, with a remedy, and a value where that mends it."""
+    """Next to the field, with a remedy, and a value where that mends it."""
     answer = visitor.post("/schedules/new", GOOD | fields)
     told = re.search(rf'data-error="{field}" >(.*?)</p>', answer.text, re.DOTALL)
 
@@ -234,7 +234,7 @@ def test_what_is_wrong_is_told_at_its_field(visitor, fields, field, fix):
 
 
 def test_everything_wrong_is_told_at_once(visitor):
-    """UX editor 11: one summary, which takes the focus."""
+    """One summary, which takes the focus."""
     answer = visitor.post("/schedules/new", {"time": "25", "tz": "x"})
 
     assert "things to mend" in answer.text
@@ -242,7 +242,7 @@ def test_everything_wrong_is_told_at_once(visitor):
 
 
 def test_what_the_store_refuses_on_saving_is_told_at_its_field(visitor):
-    """L6: a name that is taken, with another one to use."""
+    """A name that is taken, with another one to use."""
     answer = visitor.post("/schedules/new", GOOD | {"name": "hourly", "step": "save"})
 
     assert 422 == answer.status_code
@@ -250,7 +250,7 @@ def test_what_the_store_refuses_on_saving_is_told_at_its_field(visitor):
 
 
 def test_a_limit_is_told_before_the_click(visitor):
-    """S7, UX editor 14: how many of how many are used, and the refusal at the owner."""
+    """How many of how many are used, and the refusal at the owner."""
     call = visitor.app.call("report")
     for number in range(3):
         visitor.app.schedules.create(f"mine-{number}", call, every("1d"), owner="zoe")
@@ -264,7 +264,7 @@ def test_a_limit_is_told_before_the_click(visitor):
 
 
 def test_an_edit_says_how_it_moves_the_next_run(visitor):
-    """UX editor 16: from when to when, before anything is saved."""
+    """From when to when, before anything is saved."""
     visitor.post("/schedules/new", GOOD | {"step": "save"})
     made = visitor.app.schedules.get("digest")
     form = form_of(visitor.get(f"/schedules/{made.id}/edit"))
@@ -282,7 +282,7 @@ def test_an_edit_says_how_it_moves_the_next_run(visitor):
 
 
 def test_an_edit_that_changes_nothing_changes_nothing(visitor):
-    """S4, T1: the rule stays in the words that somebody said, and no version is used up."""
+    """The rule stays in the words that somebody said, and no version is used up."""
     rule = duly.read_plain("every weekday at 9", "Europe/Berlin")
     made = visitor.app.schedules.create("said", visitor.app.call("report"), rule, jitter="5m")
     form = form_of(visitor.get(f"/schedules/{made.id}/edit"))
@@ -294,7 +294,7 @@ def test_an_edit_that_changes_nothing_changes_nothing(visitor):
 
 
 def test_an_owner_can_be_changed_and_not_taken_away(visitor):
-    """S7: what could not be kept is told, and not shown as done."""
+    """What could not be kept is told, and not shown as done."""
     call = visitor.app.call("report")
     made = visitor.app.schedules.create("owned", call, every("1d"), owner="zoe")
     form = form_of(visitor.get(f"/schedules/{made.id}/edit"))
@@ -306,7 +306,7 @@ def test_an_owner_can_be_changed_and_not_taken_away(visitor):
 
 
 def test_a_stale_edit_is_shown_beside_theirs_and_overwrites_nothing(visitor):
-    """S4, UX 41: what they changed, what I changed, what both did; then I decide."""
+    """What they changed, what I changed, what both did; then I decide."""
     visitor.post("/schedules/new", GOOD | {"step": "save"})
     made = visitor.app.schedules.get("digest")
     form = form_of(visitor.get(f"/schedules/{made.id}/edit"))
@@ -331,7 +331,7 @@ def test_a_stale_edit_is_shown_beside_theirs_and_overwrites_nothing(visitor):
 
 
 def test_line_ends_of_a_browser_change_nothing(visitor):
-    """S4: arguments that come back with other line ends are the same arguments."""
+    """Arguments that come back with other line ends are the same arguments."""
     call = visitor.app.call("fail", {"how": "x"})
     made = visitor.app.schedules.create("lines", call, every("1d"))
     form = form_of(visitor.get(f"/schedules/{made.id}/edit"))
@@ -345,7 +345,7 @@ def test_line_ends_of_a_browser_change_nothing(visitor):
 
 
 def test_a_rule_said_in_another_way_is_not_mixed_with_theirs(visitor):
-    """S4: a sentence of mine and a text of theirs do not make a third rule."""
+    """A sentence of mine and a text of theirs do not make a third rule."""
     visitor.post("/schedules/new", GOOD | {"step": "save"})
     made = visitor.app.schedules.get("digest")
     form = form_of(visitor.get(f"/schedules/{made.id}/edit"))
@@ -358,7 +358,7 @@ def test_a_rule_said_in_another_way_is_not_mixed_with_theirs(visitor):
 
 
 def test_an_edit_can_be_taken_back(visitor):
-    """UX 19, 38: by the banner, and later by the history; as a change of its own."""
+    """By the banner, and later by the history; as a change of its own."""
     visitor.post("/schedules/new", GOOD | {"step": "save"})
     made = visitor.app.schedules.get("digest")
     form = form_of(visitor.get(f"/schedules/{made.id}/edit"))
@@ -375,7 +375,7 @@ def test_an_edit_can_be_taken_back(visitor):
 
 
 def test_only_a_change_of_what_it_says_can_be_taken_back(visitor):
-    """L6: a pause is resumed, not reverted."""
+    """A pause is resumed, not reverted."""
     made = visitor.app.schedules.get("hourly")
     answer = visitor.post(f"/schedules/{made.id}/revert", {"entry": "1"})
 
@@ -383,7 +383,7 @@ def test_only_a_change_of_what_it_says_can_be_taken_back(visitor):
 
 
 def test_a_duplicate_is_a_new_schedule(visitor):
-    """UX editor 12: the same under another name, and the first stays as it was."""
+    """The same under another name, and the first stays as it was."""
     made = visitor.app.schedules.get("hourly")
     form = form_of(visitor.get(f"/schedules/{made.id}/duplicate"))
     visitor.post("/schedules/new", form | {"step": "save"})
@@ -394,7 +394,7 @@ def test_a_duplicate_is_a_new_schedule(visitor):
 
 
 def test_saving_with_a_run_does_not_move_the_schedule(visitor):
-    """UX editor 8: one now, besides the timetable."""
+    """One now, besides the timetable."""
     answer = visitor.post("/schedules/new", GOOD | {"step": "run"})
     made = visitor.app.schedules.get("digest")
     run = visitor.app.runs.list(schedule="digest")[0]
@@ -405,7 +405,7 @@ def test_saving_with_a_run_does_not_move_the_schedule(visitor):
 
 
 def test_the_way_of_saying_is_switched_by_the_server_too(visitor):
-    """UX editor 1: without a script, and with a clear word where it can't be."""
+    """Without a script, and with a clear word where it can't be."""
     simple = form_of(visitor.post("/schedules/new", GOOD | {"step": "advanced"}))
     back = form_of(visitor.post("/schedules/new", simple | {"step": "simple"}))
     refused = visitor.post(
@@ -419,7 +419,7 @@ def test_the_way_of_saying_is_switched_by_the_server_too(visitor):
 
 
 def test_a_crowded_minute_is_told_with_quieter_ones(visitor):
-    """UX editor 2, S8: planned load, and :07 or :23 instead."""
+    """Planned load, and :07 or :23 instead."""
     call, rule = visitor.app.call("report"), cron("0 9 * * 1-5", tz="Europe/Berlin")
     for number in range(4):
         visitor.app.schedules.create(f"crowd-{number}", call, rule)
@@ -434,7 +434,7 @@ def test_a_crowded_minute_is_told_with_quieter_ones(visitor):
     ("JST", "Asia/Tokyo"), ("Europe/Paris", "Europe/Paris"),
 ])  # fmt: skip
 def test_a_zone_is_found_by_whatever_people_call_it(visitor, search, key):
-    """U2: city, country, alias, abbreviation, IANA id; each row with its clock and offset."""
+    """City, country, alias, abbreviation, IANA id; each row with its clock and offset."""
     answer = visitor.get("/zones", params={"search": search})
 
     assert f'data-zone="{key}"' in answer.text
@@ -442,7 +442,7 @@ def test_a_zone_is_found_by_whatever_people_call_it(visitor, search, key):
 
 
 def test_zones_are_offered_before_anybody_types(visitor):
-    """U2: suggested and recent ones; what is no zone is left out."""
+    """Suggested and recent ones; what is no zone is left out."""
     answer = visitor.get("/zones", params=[("recent", "Asia/Tokyo"), ("recent", "Mars/Olympus")])
 
     assert ["Suggested", "Recent"] == re.findall(r'class="group"[^>]*>(\w+)<', answer.text)
@@ -450,7 +450,7 @@ def test_zones_are_offered_before_anybody_types(visitor):
 
 
 def test_a_preset_fills_in_its_policies(visitor):
-    """E1: what nobody says otherwise comes with the kind of work, and its name is kept."""
+    """What nobody says otherwise comes with the kind of work, and its name is kept."""
     page = visitor.get("/schedules/new").text
     fields = {"preset": "one-result", "misfire": "all", "not_older": "none", "overlap": "queue-all"}
     visitor.post("/schedules/new", GOOD | fields | {"step": "save"})
@@ -467,7 +467,7 @@ HOSTILE = """"><script>alert(1)</script><img src=x onerror=alert(2)>'{{7*7}}"""
 
 
 def test_what_somebody_types_is_text_in_every_field(visitor):
-    """L1: each field holds markup, and comes back as text: in the form, the preview, the review."""
+    """Each field holds markup, and comes back as text: in the form, the preview, the review."""
     fields = {
         name: HOSTILE
         for name in ScheduleForm.__struct_fields__
@@ -484,7 +484,7 @@ def test_what_somebody_types_is_text_in_every_field(visitor):
 
 
 def test_a_hostile_name_and_arguments_are_text_on_every_page(visitor):
-    """L1: list, detail, review, editor, history."""
+    """List, detail, review, editor, history."""
     arguments = '{"how": "</pre><script>alert(1)</script>"}'
     visitor.post("/schedules/new", GOOD | {"name": HOSTILE, "arguments": arguments, "step": "save"})
     made = visitor.app.schedules.get(HOSTILE)
@@ -498,5 +498,5 @@ def test_a_hostile_name_and_arguments_are_text_on_every_page(visitor):
 
 
 def test_the_editor_stays_light(visitor):
-    """U3: under 150 kB, with forty tasks to choose from."""
+    """Under 150 kB, with forty tasks to choose from."""
     assert len(visitor.get("/schedules/new").content) < 150_000

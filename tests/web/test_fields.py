@@ -43,18 +43,18 @@ MINUS = "\N{MINUS SIGN}"
     ],
 )
 def test_a_wall_time_is_one_of_the_viewers_zone(text, zone, at):
-    """T5: with a T or a space, with seconds or without."""
+    """With a T or a space, with seconds or without."""
     assert moment(at) == read_local("since", text, zone) == read_past("since", text, zone, NOON)
 
 
 @pytest.mark.parametrize("text", ["2026-07-01T09:00Z", "yesterday", "-14", "-14y"])
 def test_anything_else_is_left_to_the_library(text):
-    """L6: which refuses it with its own remedy."""
+    """Which refuses it with its own remedy."""
     assert text == read_past("since", f" {text} ", "UTC", NOON)
 
 
 def test_a_wall_time_that_there_is_not_is_refused_by_the_name_of_its_field():
-    """L6: a month has no thirteenth."""
+    """A month has no thirteenth."""
     with pytest.raises(UsageError) as refused:
         read_local("since", "2026-13-01T09:00", "UTC")
 
@@ -71,7 +71,7 @@ def test_a_wall_time_that_there_is_not_is_refused_by_the_name_of_its_field():
     ],
 )
 def test_how_long_ago_is_counted_back_from_now(text, away):
-    """U2: in minutes, hours, days or weeks."""
+    """In minutes, hours, days or weeks."""
     assert NOON - away == read_past("since", text, "Asia/Tokyo", NOON)
 
 
@@ -79,7 +79,7 @@ def test_how_long_ago_is_counted_back_from_now(text, away):
     ("zone", "at"), [(None, "2026-04-04T09:00"), ("Asia/Tokyo", "2026-04-04T00:00")]
 )
 def test_when_something_ends_is_read_by_the_viewers_clock(zone, at):
-    """U2: in the words of the command line."""
+    """In the words of the command line."""
     assert moment(at) == read_coming("until", "2026-04-04 09:00", zone, NOON)
     assert read_coming("until", None, zone, NOON) is None
 
@@ -96,7 +96,7 @@ def test_when_something_ends_is_read_by_the_viewers_clock(zone, at):
     ],
 )
 def test_a_span_is_milliseconds_below_a_second_and_two_units_above(length, text):
-    """UX 3: with its sign."""
+    """With its sign."""
     assert text == span(length)
 
 
@@ -112,12 +112,12 @@ def test_a_span_is_milliseconds_below_a_second_and_two_units_above(length, text)
     ],
 )
 def test_a_time_is_shown_in_the_zone_that_was_chosen(choice, mine, own, zone):
-    """UX 3: the schedule's own zone before the viewer's."""
+    """The schedule's own zone before the viewer's."""
     assert zone == TimeFormatter(choice, mine).zone(own)
 
 
 def test_a_year_is_named_where_it_is_another_one():
-    """UX 3: by the clock that is shown, not by UTC."""
+    """By the clock that is shown, not by UTC."""
     clocks = TimeFormatter("mine", "Asia/Tokyo")
     now = moment("2026-12-31T16:00")  # it is 2027 there
 
@@ -127,7 +127,7 @@ def test_a_year_is_named_where_it_is_another_one():
 
 
 def test_what_a_browser_says_of_itself_is_a_choice_and_a_zone_or_nothing():
-    """L6: it may say anything."""
+    """It may say anything."""
     assert ["mine", "schedule"] == [read_choice(one) for one in ("mine", "nonsense")]
     assert ["Asia/Tokyo", None, None] == [
         read_zone(one) for one in ("Asia/Tokyo", "Mars/Base", None)
@@ -150,7 +150,7 @@ def test_what_a_browser_says_of_itself_is_a_choice_and_a_zone_or_nothing():
     ],
 )
 def test_each_field_that_changed_is_told_before_and_after(before, after, told):
-    """UX 16, A2: what changes with every order is left out."""
+    """What changes with every order is left out."""
     assert tuple(FieldChange(*one) for one in told) == field_changes(before, after)
 
 
@@ -163,7 +163,7 @@ def test_each_field_that_changed_is_told_before_and_after(before, after, told):
     ],
 )
 def test_a_rule_is_told_in_words_with_policies_that_are_no_defaults(policies, words):
-    """T2: what happens when clocks change, where it was chosen."""
+    """What happens when clocks change, where it was chosen."""
     rules = [{"timetable": one.to_json()} for one in (every("1h"), cron("0 9 * * *", **policies))]
     (changed,) = field_changes(*rules)
 
@@ -171,7 +171,7 @@ def test_a_rule_is_told_in_words_with_policies_that_are_no_defaults(policies, wo
 
 
 def test_a_rule_that_can_not_be_read_any_more_is_shown_as_it_is_stored():
-    """A2: a trail outlives what it tells of."""
+    """A trail outlives what it tells of."""
     (changed,) = field_changes({"timetable": {"kind": "odd"}}, {})
 
     assert '{"kind": "odd"}' == changed.before
@@ -190,7 +190,7 @@ def test_a_rule_that_can_not_be_read_any_more_is_shown_as_it_is_stored():
 def test_only_an_edit_of_what_a_schedule_says_can_be_taken_back(
     before, after, is_revertible, count
 ):
-    """UX 38, A2: an order that made the schedule has nothing before it."""
+    """An order that made the schedule has nothing before it."""
     told: dict[str, Any] = {"number": 1, "at": NOON, "actor": "ada", "source": "library"}
     told |= {"address": None, "credential": None, "reason": "so", "subject": "s"}
     entry = history_entry(HistoryEntry(**told, action="schedule.edit", before=before, after=after))
@@ -213,7 +213,7 @@ def test_only_an_edit_of_what_a_schedule_says_can_be_taken_back(
     ],
 )
 def test_how_far_a_run_has_come_has_a_word_in_the_ledger(state, terms, told):
-    """UX 16, 42: made, given to a queue, taken by a worker, begun, ended, checked."""
+    """Made, given to a queue, taken by a worker, begun, ended, checked."""
     assert told == _run_state(run(state=state, **terms), {ID: "verified"})
 
 
@@ -229,7 +229,7 @@ def test_how_far_a_run_has_come_has_a_word_in_the_ledger(state, terms, told):
     ],
 )
 def test_an_occurrence_without_a_run_says_where_it_stands(verdict, reason, seconds, state):
-    """UX 16, 42: what is not over is never told as failed."""
+    """What is not over is never told as failed."""
     at = NOON + timedelta(seconds=seconds)
     one = Occurrence(scheduled_for=at, label="o", verdict=verdict, run=None, reason=reason)
     row = ledger_row(one, {}, {}, NOON)

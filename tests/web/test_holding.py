@@ -31,7 +31,7 @@ def rule(work, name):
 
 
 def test_a_stale_edit_shows_both_and_overwrites_nothing(work, open_page):
-    """S4, UX 41: theirs and mine, side by side; then mine on top of theirs, if I say so."""
+    """Theirs and mine, side by side; then mine on top of theirs, if I say so."""
     call = work.app.call("report")
     made = work.app.schedules.create("contested", call, cron("0 9 * * *", tz="Europe/Paris"))
     page = open_page(work.site, f"/schedules/{made.id}/edit")
@@ -62,7 +62,7 @@ def test_a_stale_edit_shows_both_and_overwrites_nothing(work, open_page):
 
 
 def test_the_night_before_the_clocks_change_is_flagged(work, open_page):
-    """T2, U2: 02:30 does not exist tomorrow, and the editor says what happens instead."""
+    """02:30 does not exist tomorrow, and the editor says what happens instead."""
     page = open_page(work.site, "/schedules/new", timezone_id="Europe/Berlin")
     page.get_by_label("Every", exact=True).select_option("daily")
     page.get_by_label("at", exact=True).fill("2:30")
@@ -80,7 +80,7 @@ def test_the_night_before_the_clocks_change_is_flagged(work, open_page):
 
 
 def test_a_session_that_ends_while_editing_keeps_the_draft(work, open_page):
-    """UX editor 9: sign in again, and go on where one was."""
+    """Sign in again, and go on where one was."""
     page = open_page(work.site, "/schedules/new")
     page.get_by_label("Name", exact=True).fill("kept-over-the-door")
     page.get_by_label("Task", exact=True).select_option("report")
@@ -101,7 +101,7 @@ def test_a_session_that_ends_while_editing_keeps_the_draft(work, open_page):
 
 
 def test_nothing_moves_while_somebody_holds_it_and_live_can_be_paused(work, open_page):
-    """U3, UX 4: an open menu stays, the focus stays, what is new waits; and p stops it all."""
+    """An open menu stays, the focus stays, what is new waits; and p stops it all."""
     work.run("remind", class_id=96)
     page = open_page(work.site, "/runs?queue=mail&state=queued")
     rows = page.locator("#list tbody tr")
@@ -133,7 +133,7 @@ def test_nothing_moves_while_somebody_holds_it_and_live_can_be_paused(work, open
 
 
 def test_what_changes_between_two_looks_is_not_missed(work, open_page):
-    """U3, UX 4: a page says which state it shows, and the first pulse tells of a newer one."""
+    """A page says which state it shows, and the first pulse tells of a newer one."""
     page = open_page(work.site, "/runs?queue=mail&state=queued")
     page.keyboard.press("p")
     work.app.enqueue(work.app.call("remind", {"class_id": 97}))
@@ -144,7 +144,7 @@ def test_what_changes_between_two_looks_is_not_missed(work, open_page):
 
 
 def test_what_was_typed_outlives_a_session_that_ends(work, open_page):
-    """U3, UX: whoever signs in again finds their words where they left them."""
+    """Whoever signs in again finds their words where they left them."""
     run = work.run("remind", class_id=1)
     frozen = work.app.selections.freeze(ids=[run.id])
     path = f"/runs/chosen/{frozen.id}?verb=cancel"
@@ -161,7 +161,7 @@ def test_what_was_typed_outlives_a_session_that_ends(work, open_page):
 
 
 def test_a_session_that_ends_before_an_order_leads_to_the_door_and_back(work, open_page):
-    """L1, U3: the dialog's order is not carried out, and the way back is the page it was on."""
+    """The dialog's order is not carried out, and the way back is the page it was on."""
     made = work.schedule("every-minute")
     page = open_page(work.site, "/schedules?search=every")
     page.get_by_role("button", name="Pause every-minute").click()

@@ -13,7 +13,7 @@ def only_doubt(visitor):
 
 
 def test_the_inbox_says_what_is_safest_and_why(visitor):
-    """E5: each run in doubt is shown with the advice of the library, word for word."""
+    """Each run in doubt is shown with the advice of the library, word for word."""
     (item,) = visitor.app.inbox.list()
     text = visitor.get("/inbox").text
 
@@ -23,7 +23,7 @@ def test_the_inbox_says_what_is_safest_and_why(visitor):
 
 
 def test_the_safest_choice_comes_first_and_is_the_only_open_one(visitor):
-    """E5, UX 28: what is recommended is the primary button."""
+    """What is recommended is the primary button."""
     run = only_doubt(visitor)
     text = visitor.get(f"/inbox/{run.id}").text
     cards = re.findall(r'<details class="card choice"\s*(open)?', text)
@@ -33,7 +33,7 @@ def test_the_safest_choice_comes_first_and_is_the_only_open_one(visitor):
 
 
 def test_what_may_do_something_twice_asks_for_the_runs_id(visitor):
-    """E5: without it nothing is done, and the error says what to type."""
+    """Without it nothing is done, and the error says what to type."""
     run = only_doubt(visitor)
     unknown = {"choice": "retry", "reason": "so", "effect": "unknown:pay:b"}
     refused = visitor.post(f"/inbox/{run.id}/decide", unknown)
@@ -50,7 +50,7 @@ def test_what_may_do_something_twice_asks_for_the_runs_id(visitor):
 
 
 def test_a_decision_is_on_record_with_who_and_why(visitor):
-    """E5, A2: the choice, beside what was advised."""
+    """The choice, beside what was advised."""
     run = only_doubt(visitor)
     fields = {
         "choice": "reconcile",
@@ -76,7 +76,7 @@ def test_a_decision_is_on_record_with_who_and_why(visitor):
     ],
 )
 def test_a_decision_that_is_not_whole_changes_nothing(visitor, fields, said):
-    """L6: one clear error that names the field."""
+    """One clear error that names the field."""
     run = only_doubt(visitor)
     answer = visitor.post(f"/inbox/{run.id}/decide", fields)
 
@@ -86,7 +86,7 @@ def test_a_decision_that_is_not_whole_changes_nothing(visitor, fields, said):
 
 
 def test_several_are_decided_after_a_look_at_exactly_these(visitor):
-    """UX 31, 39: the preview names them, the order takes their number, and no other is touched."""
+    """The preview names them, the order takes their number, and no other is touched."""
     app, clock = visitor.app, visitor.clock
     app.enqueue(app.call("fail"))
     clock.advance("1m")
@@ -106,7 +106,7 @@ def test_several_are_decided_after_a_look_at_exactly_these(visitor):
 
 
 def test_many_are_decided_only_by_who_types_how_many(visitor):
-    """UX 39: two runs ask for a typed 2."""
+    """Two runs ask for a typed 2."""
     run = only_doubt(visitor)
     fields = {"choice": "skip", "runs": [str(run.id), str(run.root)], "reason": "known"}
     twice = visitor.post("/inbox/decide", {**fields, "runs": [str(run.id), "a" * 8]})
@@ -121,7 +121,7 @@ def test_many_are_decided_only_by_who_types_how_many(visitor):
 
 
 def test_a_batch_never_repeats_what_may_have_happened(visitor):
-    """E5: a risky choice is left out of a batch, with the reason."""
+    """A risky choice is left out of a batch, with the reason."""
     run = only_doubt(visitor)
     preview = visitor.post("/inbox/preview", {"choice": "retry", "runs": [str(run.id)]})
 
@@ -130,7 +130,7 @@ def test_a_batch_never_repeats_what_may_have_happened(visitor):
 
 
 def test_dead_and_late_have_places_of_their_own(visitor):
-    """U3: the inbox holds three kinds, and never mixes them."""
+    """The inbox holds three kinds, and never mixes them."""
     app, clock = visitor.app, visitor.clock
     before = visitor.get("/inbox?kind=late").text
     app.queues.pause("default", reason="test")
@@ -144,7 +144,7 @@ def test_dead_and_late_have_places_of_their_own(visitor):
 
 
 def test_the_tabs_count_what_the_lists_hold_and_other_tenants_are_named(visitor):
-    """V4, L2: one scope for lists and counts; elsewhere it is said where, to who may look there."""
+    """One scope for lists and counts; elsewhere it is said where, to who may look there."""
     run = only_doubt(visitor)
     text = visitor.get("/inbox?tenant=acme").text
 

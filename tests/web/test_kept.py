@@ -1,4 +1,4 @@
-"""What pages keep for a while: of one tenant, made by one, and forgotten with an order (U3, L2)."""
+"""What pages keep for a while: of one tenant, made by one, and forgotten with an order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def never() -> str:
 
 
 def test_an_answer_is_kept_for_as_long_as_it_may_be_old(kept: TtlCache, clock: ManualClock):
-    """U3: and made anew then."""
+    """And made anew then."""
     assert "first" == kept.get("key", 5, lambda: "first")
     assert "first" == kept.get("key", 5, never)
     clock.advance("5s")
@@ -31,7 +31,6 @@ def test_an_answer_is_kept_for_as_long_as_it_may_be_old(kept: TtlCache, clock: M
 
 
 def test_of_another_tenant_nothing_is_told(kept: TtlCache):
-    """L2."""
     kept.get("key", 5, lambda: "acme's")
 
     assert "globex's" == kept.of("globex").get("key", 5, lambda: "globex's")
@@ -39,7 +38,7 @@ def test_of_another_tenant_nothing_is_told(kept: TtlCache):
 
 
 def test_one_makes_it_anew_and_others_get_what_there_was(kept: TtlCache, clock: ManualClock):
-    """U3: no more than one of them waits."""
+    """No more than one of them waits."""
     kept.get("key", 5, lambda: "old")
     clock.advance("5s")
     told = []
@@ -53,7 +52,7 @@ def test_one_makes_it_anew_and_others_get_what_there_was(kept: TtlCache, clock: 
 
 
 def test_what_was_looked_at_before_an_order_is_not_kept_after_it(kept: TtlCache):
-    """A1, U3: who gave the order would be shown what was so before, for as long as it is kept."""
+    """Who gave the order would be shown what was so before, for as long as it is kept."""
 
     def make() -> str:
         kept.forget()  # somebody gives an order while this one looks
@@ -75,7 +74,7 @@ def test_an_order_forgets_what_is_kept_of_its_own_tenant(kept: TtlCache):
 
 
 def test_what_could_not_be_made_is_made_by_who_comes_next(kept: TtlCache, clock: ManualClock):
-    """U3: and not waited for."""
+    """And not waited for."""
     kept.get("key", 5, lambda: "old")
     clock.advance("5s")
     with pytest.raises(ZeroDivisionError):

@@ -1,4 +1,4 @@
-"""On a phone: one row on top with the two lights and a menu, for fingers, keys and ears (U3, UX 7)."""
+"""On a phone: one row on top with the two lights and a menu, for fingers, keys and ears."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def boxes(page: Page) -> list[FloatRect]:
 
 
 def test_the_top_is_one_row_with_both_lights_in_words(phone):
-    """V4, UX 1, 7: brand, two lights and the menu; the page begins right below."""
+    """Brand, two lights and the menu; the page begins right below."""
     row = boxes(phone)
 
     assert 3 == len(row)
@@ -47,7 +47,7 @@ def test_the_top_is_one_row_with_both_lights_in_words(phone):
 
 @pytest.mark.parametrize("width", [320, 360, 640, 800])
 def test_the_row_stays_one_row_at_every_width(phone, width):
-    """UX 7, 43: a small phone, 200 % of a desk, a tablet: nothing falls below, or beside."""
+    """A small phone, 200 % of a desk, a tablet: nothing falls below, or beside."""
     phone.set_viewport_size({"width": width, "height": 740})
 
     assert {0} == {round(one["y"]) for one in boxes(phone)}
@@ -60,7 +60,7 @@ def test_the_row_stays_one_row_at_every_width(phone, width):
 
 
 def test_the_menu_is_opened_walked_and_closed_by_keys(phone):
-    """UX 5, 43: it says what it is, the focus goes in, Escape closes it and gives the focus back."""
+    """It says what it is, the focus goes in, Escape closes it and gives the focus back."""
     button = phone.get_by_role("button", name="Menu")
     button.focus()
     phone.keyboard.press("Enter")
@@ -82,7 +82,7 @@ def test_the_menu_is_opened_walked_and_closed_by_keys(phone):
 
 
 def test_the_menu_leads_everywhere_and_shuts_nobody_out(phone):
-    """U3, UX 2, 3, 43: all places, whose clock, theme and sign-out; by axe-core, open."""
+    """All places, whose clock, theme and sign-out; by axe-core, open."""
     phone.get_by_role("button", name="Menu").click()
     menu = phone.locator("#menu")
     menu.wait_for()
@@ -100,7 +100,7 @@ def test_the_menu_leads_everywhere_and_shuts_nobody_out(phone):
 
 
 def test_the_key_for_finding_opens_the_menu_where_the_field_is(site, open_page):
-    """UX 5: a key does on a phone with a keyboard what it does at a desk."""
+    """A key does on a phone with a keyboard what it does at a desk."""
     page: Page = open_page(site, "/inbox", viewport=PHONE)
     page.keyboard.press("/")
     page.locator("#find").wait_for()
@@ -109,7 +109,7 @@ def test_the_key_for_finding_opens_the_menu_where_the_field_is(site, open_page):
 
 
 def test_a_dialog_that_the_menu_opened_gives_the_focus_to_its_button(phone):
-    """UX 43: what opened it is gone with the menu, and nobody is left at the top of the page."""
+    """What opened it is gone with the menu, and nobody is left at the top of the page."""
     phone.get_by_role("button", name="Menu").click()
     phone.get_by_role("button", name="Command palette").click()
     phone.locator("#palette[open]").wait_for()
@@ -122,7 +122,7 @@ def test_a_dialog_that_the_menu_opened_gives_the_focus_to_its_button(phone):
 
 
 def test_at_a_desk_there_is_a_rail_and_no_menu(site, open_page):
-    """U3: all places in sight."""
+    """All places in sight."""
     page: Page = open_page(site, "/runs", viewport={"width": 1280, "height": 860})
 
     assert page.get_by_role("navigation", name="Main").is_visible()
@@ -131,7 +131,7 @@ def test_at_a_desk_there_is_a_rail_and_no_menu(site, open_page):
 
 
 def test_filters_are_folded_say_what_is_on_and_are_opened_by_keys(site, open_page):
-    """UX 5, 7, 43: the list begins at once; what is on is read without opening anything."""
+    """The list begins at once; what is on is read without opening anything."""
     phone = open_page(site, "/runs?only=late", viewport=PHONE, has_touch=True)
     summary = phone.locator(".folded > summary")
     field = phone.get_by_label("Schedule", exact=True)

@@ -36,7 +36,7 @@ def fields_of(text):
 
 
 def test_a_backfill_is_planned_slot_by_slot_before_anything_is_made(gap):
-    """M2, UX 33: each occurrence with what is known of it; missing and failed unless told."""
+    """Each occurrence with what is known of it; missing and failed unless told."""
     plan = gap.app.backfills.plan("minutely", since="2026-04-03T04:00Z", until="2026-04-03T05:40Z")
     text = planned(gap, until="2026-04-03T05:40Z").text
 
@@ -46,7 +46,7 @@ def test_a_backfill_is_planned_slot_by_slot_before_anything_is_made(gap):
 
 
 def test_what_was_planned_is_ordered_and_steered(gap):
-    """M2, UX 34, 35: made on its own lane; paused, throttled, resumed and cancelled, on record."""
+    """Made on its own lane; paused, throttled, resumed and cancelled, on record."""
     fields = fields_of(planned(gap, until="2026-04-03T05:40Z").text)
     made = gap.post("/backfills/create", {**fields, "per_minute": "6", "reason": "close the gap"})
     (backfill,) = gap.app.backfills.list()
@@ -69,7 +69,7 @@ def test_what_was_planned_is_ordered_and_steered(gap):
 
 
 def test_a_plan_that_no_longer_holds_makes_nothing(gap):
-    """M2: revalidated when it is ordered; what the person saw is what is made, or nothing."""
+    """Revalidated when it is ordered; what the person saw is what is made, or nothing."""
     fields = fields_of(planned(gap, until="2026-04-03T05:40Z").text)
     answer = gap.post("/backfills/create", {**fields, "runs": "2", "reason": "x"})
 
@@ -79,7 +79,7 @@ def test_a_plan_that_no_longer_holds_makes_nothing(gap):
 
 
 def test_more_than_a_hundred_runs_are_made_only_by_who_types_how_many(visitor):
-    """UX 39: a large backfill is not one click away."""
+    """A large backfill is not one click away."""
     visitor.app.schedules.create("often", visitor.app.call("report"), every("1m"))
     query = {"schedule": "often", "since": "2026-04-03T01:00Z", "until": "2026-04-03T04:00Z"}
     text = visitor.get("/backfills/plan", params=query).text
@@ -92,7 +92,7 @@ def test_more_than_a_hundred_runs_are_made_only_by_who_types_how_many(visitor):
 
 
 def test_what_is_not_there_is_shown_with_what_is_known_of_it(visitor):
-    """V3, UX 32: an occurrence whose time has come and that nobody fired."""
+    """An occurrence whose time has come and that nobody fired."""
     app, clock = visitor.app, visitor.clock
     before = visitor.get("/missing").text
     app.schedules.create("quarterly", app.call("report"), every("15m"))
@@ -105,7 +105,7 @@ def test_what_is_not_there_is_shown_with_what_is_known_of_it(visitor):
 
 
 def test_a_queue_is_paused_with_a_reason_and_that_is_undone(visitor):
-    """A1, UX 38: what runs goes on; the next page offers to take it back."""
+    """What runs goes on; the next page offers to take it back."""
     visitor.post("/fleet/queues/default/pause", {"reason": "migration"})
     text = visitor.get("/fleet").text
 
@@ -119,7 +119,7 @@ def test_a_queue_is_paused_with_a_reason_and_that_is_undone(visitor):
 
 @pytest.mark.parametrize("worker", ["nobody", "-1", "9" * 30, "77"])
 def test_a_worker_that_is_none_is_refused(visitor, worker):
-    """L6: named, with what to do."""
+    """Named, with what to do."""
     answer = visitor.post(f"/fleet/workers/{worker}/drain", {"reason": "x"})
 
     assert answer.status_code in {404, 422}
@@ -127,7 +127,7 @@ def test_a_worker_that_is_none_is_refused(visitor, worker):
 
 
 def test_the_trail_shows_who_why_and_what_changed(visitor):
-    """A2, UX 37: orders of people and decisions of the system, apart."""
+    """Orders of people and decisions of the system, apart."""
     visitor.app.schedules.pause("hourly", reason="because of <b>")
     text = visitor.get("/audit?subject=hourly").text
 
@@ -138,7 +138,7 @@ def test_the_trail_shows_who_why_and_what_changed(visitor):
 
 
 def test_the_trail_shows_from_which_address_and_by_which_session_an_order_came(visitor):
-    """A2: an order of a page."""
+    """An order of a page."""
     visitor.post("/fleet/queues/mail/pause", {"reason": "moving house"})
     (entry,) = visitor.app.audit.page(action="queue.paused", all_tenants=True).items
     text = visitor.get("/audit?action=queue.paused&scope=all").text
@@ -150,7 +150,7 @@ def test_the_trail_shows_from_which_address_and_by_which_session_an_order_came(v
 
 
 def test_who_may_only_look_is_offered_no_order(visitor):
-    """L1: buttons that would be refused are not there."""
+    """Buttons that would be refused are not there."""
     visitor.enter("viewer", "default")
     (item,) = visitor.app.inbox.list()
     pages = ("/inbox", f"/inbox/{item.run.id}", "/inbox?kind=dead", "/fleet", "/backfills")

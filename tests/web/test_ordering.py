@@ -1,4 +1,4 @@
-"""Every order of the console, given by a real browser: on SQLite and on PostgreSQL (U3, D4)."""
+"""Every order of the console, given by a real browser: on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def undo(page, label):
 
 @pytest.mark.clicks("pause_schedule", "resume_schedule")
 def test_a_schedule_is_paused_until_a_time_and_goes_on_with_what_it_missed(work, open_page):
-    """S3, UX 40: what runs is named, a time to go on by itself, and a choice about the gap."""
+    """What runs is named, a time to go on by itself, and a choice about the gap."""
     made = work.schedule("pausable")
     page = open_page(work.site, f"/schedules/{made.id}")
     page.get_by_role("button", name="Pause pausable").click()
@@ -69,7 +69,7 @@ def test_a_schedule_is_paused_until_a_time_and_goes_on_with_what_it_missed(work,
 
 @pytest.mark.clicks("mark_owner_gone", "mark_owner_back")
 def test_an_owner_is_gone_and_back(work, open_page):
-    """S6, UX 38: from a schedule to its owner, what would be paused, and the way back."""
+    """From a schedule to its owner, what would be paused, and the way back."""
     made = work.app.schedules.edit(work.schedule("hers").id, owner="ada")
     page = open_page(work.site, f"/schedules/{made.id}")
     page.get_by_role("link", name="ada", exact=True).click()
@@ -89,7 +89,7 @@ def test_an_owner_is_gone_and_back(work, open_page):
 
 @pytest.mark.clicks("trigger_schedule", "skip_schedule")
 def test_a_schedule_is_run_now_and_its_next_occurrence_skipped(work, open_page):
-    """S3, A3: the run is by hand and the timetable stays; the skipped one is on record."""
+    """The run is by hand and the timetable stays; the skipped one is on record."""
     made = work.schedule("runnable")
     page = open_page(work.site, f"/schedules/{made.id}")
     order(page, "Run now runnable", "Run now")
@@ -110,7 +110,7 @@ def test_a_schedule_is_run_now_and_its_next_occurrence_skipped(work, open_page):
 
 @pytest.mark.clicks("delete_schedule", "restore_schedule")
 def test_a_schedule_is_deleted_restored_by_undo_and_from_its_page(work, open_page):
-    """S3, UX editor 12: it asks first, stops at once, and comes back."""
+    """It asks first, stops at once, and comes back."""
     made = work.schedule("deletable")
     page = open_page(work.site, f"/schedules/{made.id}")
     for restore in (
@@ -132,7 +132,7 @@ def test_a_schedule_is_deleted_restored_by_undo_and_from_its_page(work, open_pag
     "send_new_schedule", "send_edited_schedule", "preview_schedule", "revert_schedule"
 )
 def test_a_schedule_is_duplicated_edited_and_a_change_taken_back(work, open_page):
-    """U2, T5, UX 19, editor 10 and 12: a copy is a new one; each change can be taken back."""
+    """A copy is a new one; each change can be taken back."""
     rule = cron("0 9 * * 1-5", tz="Europe/Berlin")
     made = work.app.schedules.create("original", work.app.call("report"), rule)
     page = open_page(work.site, f"/schedules/{made.id}")
@@ -166,7 +166,7 @@ def review(page, save):
 
 @pytest.mark.clicks("freeze_chosen_schedules", "pause_chosen_schedules", "resume_chosen_schedules")
 def test_many_schedules_are_paused_as_they_were_seen_and_that_is_undone(work, open_page):
-    """UX 15, 39: what was made or changed after the look is left alone, and named."""
+    """What was made or changed after the look is left alone, and named."""
     made = [work.schedule(f"many-{number}") for number in range(3)]
     page = open_page(work.site, "/schedules?search=many-")
     page.get_by_label("Choose all on this page").check()
@@ -192,7 +192,7 @@ def test_many_schedules_are_paused_as_they_were_seen_and_that_is_undone(work, op
 
 @pytest.mark.clicks("cancel_run", "retry_run")
 def test_a_run_that_waits_is_cancelled_and_one_that_backs_off_is_retried_now(work, open_page):
-    """A1, A3: a retry is the same run; a cancelled one does not come back."""
+    """A retry is the same run; a cancelled one does not come back."""
     waiting, backing_off = work.run("remind", class_id=1), work.run("fetch")
     page = open_page(work.site, f"/runs/{waiting.id}")
     order(page, "Cancel", reason="not wanted")
@@ -210,7 +210,7 @@ def test_a_run_that_waits_is_cancelled_and_one_that_backs_off_is_retried_now(wor
 
 @pytest.mark.clicks("edit_run", "retry_run", "discard_run")
 def test_a_dead_run_is_edited_retried_and_discarded(work, open_page):
-    """A1, E5, UX 38: the arguments are put back by undo; a discarded one stays on record."""
+    """The arguments are put back by undo; a discarded one stays on record."""
     run = work.run("fail", how="once")
     page = open_page(work.site, f"/runs/{run.id}")
     order(page, "Edit arguments", **{"Arguments, as JSON": '{"how": "twice"}'})
@@ -238,7 +238,7 @@ def test_a_dead_run_is_edited_retried_and_discarded(work, open_page):
 
 @pytest.mark.clicks("rerun_run", "repair_run", "verify_run")
 def test_a_run_that_is_over_is_verified_rerun_and_repaired(work, open_page):
-    """A3, UX 21: a rerun and a repair are runs of their own, and lead back to the first."""
+    """A rerun and a repair are runs of their own, and lead back to the first."""
     run = work.run("report")
     page = open_page(work.site, f"/runs/{run.id}")
     page.get_by_role("button", name="Verify now").click()
@@ -260,7 +260,7 @@ def test_a_run_that_is_over_is_verified_rerun_and_repaired(work, open_page):
 
 @pytest.mark.clicks("rerun_run", "skip_run")
 def test_what_may_not_be_repeated_takes_the_runs_id_typed(work, open_page):
-    """E5, UX 28: without it the dialog says what to type, and nothing is made."""
+    """Without it the dialog says what to type, and nothing is made."""
     run, other = work.run("settle"), work.run("settle")
     page = open_page(work.site, f"/runs/{run.id}")
     order(page, "Skip", reason="the bank was asked")
@@ -282,7 +282,7 @@ def test_what_may_not_be_repeated_takes_the_runs_id_typed(work, open_page):
 
 @pytest.mark.clicks("choose_runs", "order_chosen")
 def test_many_runs_are_cancelled_as_they_were_seen(work, open_page):
-    """A1, UX 39: all that fit the filters, frozen; above a hundred their number is typed."""
+    """All that fit the filters, frozen; above a hundred their number is typed."""
     wanted = [work.app.call("remind", {"class_id": number}) for number in range(200, 301)]
     runs = work.app.enqueue_many(wanted)
     page = open_page(work.site, "/runs?task=remind&state=queued")
@@ -308,7 +308,7 @@ def test_many_runs_are_cancelled_as_they_were_seen(work, open_page):
 
 @pytest.mark.clicks("verify_doubt", "decide_doubt")
 def test_a_run_in_doubt_is_checked_and_decided(work, open_page):
-    """E5, UX 28-30: its own check looks; the safest stands open; the unsafe takes the run's id."""
+    """Its own check looks; the safest stands open; the unsafe takes the run's id."""
     run, risky = work.run("settle"), work.run("settle")
     page = open_page(work.site, f"/inbox/{run.id}")
     page.get_by_role("button", name="Check now").click()
@@ -343,7 +343,7 @@ def test_a_run_in_doubt_is_checked_and_decided(work, open_page):
 
 @pytest.mark.clicks("decide_doubt")
 def test_each_choice_about_a_run_in_doubt_is_carried_out(work, open_page):
-    """E5, UX 30: retry, resume, repair and skip; what may do something twice takes the run's id."""
+    """Retry, resume, repair and skip; what may do something twice takes the run's id."""
     page = open_page(work.site, "/inbox")
     states = {}
     for choice in ("retry", "resume", "repair", "skip"):
@@ -366,7 +366,7 @@ def test_each_choice_about_a_run_in_doubt_is_carried_out(work, open_page):
 
 @pytest.mark.clicks("preview_doubts", "decide_doubts", "preview_dead", "decide_dead")
 def test_several_of_the_inbox_are_decided_after_a_look_at_exactly_these(work, open_page):
-    """UX 31, 39: those ticked, shown, counted, and their number typed; no other is touched."""
+    """Those ticked, shown, counted, and their number typed; no other is touched."""
     doubts = [work.run("settle") for _ in range(3)]
     dead = [work.run("fail") for _ in range(2)]
     page = open_page(work.site, "/inbox")
@@ -401,7 +401,7 @@ def tick(page, runs):
     "cancel_backfill",
 )
 def test_a_backfill_is_planned_made_throttled_paused_and_cancelled(work, open_page):
-    """M2, UX 33-35: the exact occurrences first; then it is steered while it goes on."""
+    """The exact occurrences first; then it is steered while it goes on."""
     work.schedule("gappy")
     work.app.schedules.pause("gappy", reason="test")
     work.clock.advance("1h")
@@ -440,7 +440,7 @@ def test_a_backfill_is_planned_made_throttled_paused_and_cancelled(work, open_pa
     "drain_worker", "quarantine_worker", "release_worker", "pause_queue", "resume_queue"
 )
 def test_a_worker_is_drained_quarantined_and_released_and_a_queue_paused(work, open_page):
-    """A1, UX 36: each says what becomes of what it holds, and how to take it back."""
+    """Each says what becomes of what it holds, and how to take it back."""
     work.app.queues.resume("mail")
     work.app.queues.pause("mail", reason="the mail server moves")
     work.run("remind", class_id=7)
@@ -478,7 +478,7 @@ def standings(work):
 
 @pytest.mark.clicks("reset_breaker")
 def test_the_breaker_of_a_destination_is_reset(work, open_page):
-    """B2: what waits for it goes on."""
+    """What waits for it goes on."""
     work.app.enqueue_many(work.app.call("charge", {"number": one}) for one in range(10))
     work.clock.advance("1s")
 
@@ -493,7 +493,7 @@ def test_the_breaker_of_a_destination_is_reset(work, open_page):
 
 @pytest.mark.clicks("acknowledge_alert", "silence_alert", "unsilence_alerts", "silence_alerts")
 def test_an_alert_is_acknowledged_and_silenced_and_some_before_they_are_raised(work, open_page):
-    """V3, UX 38: on a phone, as whoever is woken by it would; a silence ends by undo."""
+    """On a phone, as whoever is woken by it would; a silence ends by undo."""
     alert = work.alert("queue sport")
     page = open_page(work.site, f"/alerts/{alert.id}", viewport={"width": 390, "height": 800})
     page.get_by_label("What you do about it").fill("restarting the workers")
@@ -526,7 +526,7 @@ def test_an_alert_is_acknowledged_and_silenced_and_some_before_they_are_raised(w
 
 @pytest.mark.clicks("set_alert_rule", "reset_alert_rule", "try_alert_channel")
 def test_a_rule_of_alerts_is_changed_and_taken_back_and_a_channel_tried(work, open_page):
-    """V3, UX 41: what somebody else has set meanwhile is not overwritten; undo goes back."""
+    """What somebody else has set meanwhile is not overwritten; undo goes back."""
     page = open_page(work.site, "/alerts/rules")
     page.get_by_role("link", name="Change queue-age").click()
     work.app.alerts.set_rule("queue-age", threshold="7m", reason="somebody was faster")
@@ -576,7 +576,7 @@ def rule(work):
 
 @pytest.mark.clicks("kill_worker")
 def test_the_demo_kills_the_process_of_a_worker_in_the_middle_of_a_payment(work, open_page):
-    """U1, E5: the card of the demo names who is killed; elsewhere there is no such card."""
+    """The card of the demo names who is killed; elsewhere there is no such card."""
     app = work.app
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as victim:
         node = Node(host="here", process=victim.pid)

@@ -53,7 +53,7 @@ def rows(visitor: Visitor, path: str) -> int:
 
 
 def test_each_tile_leads_to_just_what_it_counts(school):
-    """V1, UX 9: the number is the length of the list behind it."""
+    """The number is the length of the list behind it."""
     found = tiles(school)
     lists = {label: path for label, (_, path) in found.items() if path.startswith("/runs")}
     counted = {label: rows(school, path) for label, path in lists.items()}
@@ -65,7 +65,7 @@ def test_each_tile_leads_to_just_what_it_counts(school):
 
 
 def test_stale_work_is_told_beside_triggers_that_are_well(school):
-    """V4: a schedule that fires on time and brings nothing about is named by the one tile only."""
+    """A schedule that fires on time and brings nothing about is named by the one tile only."""
     found = tiles(school)
     stale = school.whole("/?show=stale")
 
@@ -77,7 +77,7 @@ def test_stale_work_is_told_beside_triggers_that_are_well(school):
 
 
 def test_the_tile_of_stale_work_counts_what_its_list_holds_in_another_tenant(school):
-    """V4, L2: the lights are of all, for who sees all; the tile is of the tenant looked at."""
+    """The lights are of all, for who sees all; the tile is of the tenant looked at."""
     school.get("/?tenant=elsewhere")
     empty = tiles(school)
     school.get("/?tenant=default")
@@ -87,7 +87,7 @@ def test_the_tile_of_stale_work_counts_what_its_list_holds_in_another_tenant(sch
 
 
 def test_the_three_last_times_stand_side_by_side_with_age_and_cadence(school):
-    """V1, UX 8: triggered, finished, useful; of a task with a check useful is verified."""
+    """Triggered, finished, useful; of a task with a check useful is verified."""
     row = school.whole("/").partition('id="sides"')[2]
     row = row.partition(">nightly-report</a>")[2].partition("</tr>")[0]
 
@@ -97,7 +97,7 @@ def test_the_three_last_times_stand_side_by_side_with_age_and_cadence(school):
 
 
 def test_stuck_is_what_breathes_and_does_not_advance():
-    """V1, R2: a heart that beats says nothing about the work."""
+    """A heart that beats says nothing about the work."""
     clock = ManualClock(to_microseconds(NOW))
     store = MemoryStore(clock)
     store.register_policies({"remind": TaskPolicy(stall_us=MINUTE_US)})
@@ -124,7 +124,7 @@ def test_stuck_is_what_breathes_and_does_not_advance():
 
 
 def test_what_nobody_fires_is_missing_and_its_trigger_overdue():
-    """V1, V4: an hour without a dispatcher; the work that was done is not blamed for it."""
+    """An hour without a dispatcher; the work that was done is not blamed for it."""
     clock = ManualClock(to_microseconds(NOW))
     with (
         duly.App(store=MemoryStore(clock), clock=clock) as app,
@@ -146,7 +146,7 @@ def test_what_nobody_fires_is_missing_and_its_trigger_overdue():
 
 
 def test_overlapping_are_runs_of_one_schedule_side_by_side(visitor):
-    """V1: one that runs alone does not overlap."""
+    """One that runs alone does not overlap."""
     app = visitor.app
     app.queues.pause("default")
     made = [app.schedules.trigger("hourly", overlap="allow") for _ in range(2)]
@@ -160,7 +160,7 @@ def test_overlapping_are_runs_of_one_schedule_side_by_side(visitor):
 
 
 def test_the_timeline_has_a_lane_for_each_schedule_and_a_table(school):
-    """UX 10, 43: past and future, and the same for who can't see it."""
+    """Past and future, and the same for who can't see it."""
     text = school.whole("/?span=2d")
     lanes = text.partition('id="timeline"')[2]
     table = text.partition('id="timeline-table"')[2].partition("</table>")[0]
@@ -174,7 +174,7 @@ def test_the_timeline_has_a_lane_for_each_schedule_and_a_table(school):
 
 
 def test_a_lane_of_many_runs_is_drawn_in_columns(school):
-    """UX 10: what stands too close is put together, and stays small."""
+    """What stands too close is put together, and stays small."""
     text = school.whole("/?span=2d")
     lane = text.partition('aria-label="attendance-sync"')[2].partition("</svg>\n</div>")[0]
 
@@ -183,7 +183,7 @@ def test_a_lane_of_many_runs_is_drawn_in_columns(school):
 
 
 def test_the_part_of_the_timeline_that_a_paused_schedule_skips_is_marked():
-    """UX 10, M1: what was expected and not run is seen as skipped."""
+    """What was expected and not run is seen as skipped."""
     app = duly.App("memory:")
 
     @app.task
@@ -203,7 +203,7 @@ def test_the_part_of_the_timeline_that_a_paused_schedule_skips_is_marked():
 
 
 def test_lateness_is_told_in_three_numbers_and_a_drawing(school):
-    """V1, UX 11: begun and useful after due, of all and by schedule."""
+    """Begun and useful after due, of all and by schedule."""
     text = school.whole("/")
     of_one = school.whole("/?of=canteen-order")
 
@@ -216,7 +216,7 @@ def test_lateness_is_told_in_three_numbers_and_a_drawing(school):
 
 
 def test_queues_say_how_long_the_oldest_has_waited(school):
-    """UX 12: not only how many wait."""
+    """Not only how many wait."""
     part = school.get("/").text.partition('id="queues-title"')[2]
     row = part.partition(">mail</a>")[2].partition("</tr>")[0]
 
@@ -236,7 +236,7 @@ def schedules_of(*timetables: duly.Timetable) -> list[duly.Schedule]:
 
 
 def test_planned_load_finds_the_herd_and_says_where_there_is_room():
-    """UX 13: five at nine o'clock, and minutes of that hour that are free."""
+    """Five at nine o'clock, and minutes of that hour that are free."""
     nine = [cron("0 9 * * *", tz="Europe/Paris")] * 5
     found = plan_load(
         schedules_of(*nine, cron("7 9 * * *", tz="Europe/Paris")),
@@ -255,7 +255,7 @@ def test_planned_load_finds_the_herd_and_says_where_there_is_room():
 
 
 def test_planned_load_stays_bounded_however_often_a_schedule_fires():
-    """UX 13: an hour of a schedule counts so many at the most, and all of them so many work."""
+    """An hour of a schedule counts so many at the most, and all of them so many work."""
     often = cron("*/20 * 9-17 * * *", tz="UTC")
     found = plan_load(schedules_of(*[often] * 10), NOW, TimeFormatter("mine", "UTC"), is_cut=False)
 
@@ -268,7 +268,7 @@ def test_planned_load_stays_bounded_however_often_a_schedule_fires():
 
 
 def test_nothing_hostile_is_more_than_a_text(school):
-    """L1: in names, errors, payloads and evidence, on every page that shows them."""
+    """In names, errors, payloads and evidence, on every page that shows them."""
     runs = school.app.runs.list(schedule=HOSTILE, limit=1)
     checked = school.app.runs.list(schedule="nightly-report")[-1]
     paths = ["/", "/runs", "/schedules", "/health", "/?show=stale"]
@@ -282,7 +282,7 @@ def test_nothing_hostile_is_more_than_a_text(school):
 
 
 def test_what_is_dear_is_computed_once_for_several_who_look(school, monkeypatch):
-    """U3: the drawing of load is kept for a minute, of each tenant its own."""
+    """The drawing of load is kept for a minute, of each tenant its own."""
     from duly.web.pages import overview
 
     asked: list[object] = []
@@ -300,7 +300,7 @@ def test_what_is_dear_is_computed_once_for_several_who_look(school, monkeypatch)
 
 
 def test_one_run_is_not_halved():
-    """UX 11: the sentence under the drawing speaks of as many runs as there are."""
+    """The sentence under the drawing speaks of as many runs as there are."""
     one = lateness_sentence(Lateness(runs=1, p50=2_000_000, p95=2_000_000, p99=2_000_000))
     more = lateness_sentence(Lateness(runs=1200, p50=2_000_000, p95=3_000_000, p99=60_000_000))
 
@@ -309,7 +309,7 @@ def test_one_run_is_not_halved():
 
 
 def test_what_fires_all_the_time_is_named_and_hides_nothing():
-    """UX 13: beside one of every second, the one at nine is the fullest hour."""
+    """Beside one of every second, the one at nine is the fullest hour."""
     found = plan_load(
         schedules_of(
             every("1s"), cron("* * * * *", tz="UTC"), cron("0 9 * * *", tz="UTC"), every("30m")
@@ -327,7 +327,7 @@ def test_what_fires_all_the_time_is_named_and_hides_nothing():
 
 
 def test_an_hour_that_has_more_than_is_counted_says_so_and_at_what():
-    """UX 13: a plus in the cell, and a word for it; no other hour has one."""
+    """A plus in the cell, and a word for it; no other hour has one."""
     dense = cron("*/30 * 9 * * *", tz="UTC")
     found = plan_load(schedules_of(dense), NOW, TimeFormatter("mine", "UTC"), is_cut=False)
     cells = {cell.hour: cell for cell in found.rows[0][1]}
@@ -337,7 +337,7 @@ def test_an_hour_that_has_more_than_is_counted_says_so_and_at_what():
 
 
 def test_an_hour_that_is_just_full_is_not_cut():
-    """UX 13: sixty are sixty."""
+    """Sixty are sixty."""
     minutely = cron("* 9 * * *", tz="UTC")
     found = plan_load(schedules_of(minutely), NOW, TimeFormatter("mine", "UTC"), is_cut=False)
 
@@ -354,7 +354,7 @@ def test_an_hour_that_is_just_full_is_not_cut():
     ],
 )
 def test_the_legend_of_the_load_says_what_each_shade_stands_for(most, levels):
-    """UX 13, 43: every number has a shade, and every shade that is drawn its words."""
+    """Every number has a shade, and every shade that is drawn its words."""
     at_nine = [cron(f"{minute} 9 * * *", tz="UTC") for minute in range(most)]
     also = [cron(f"{minute} {hour} * * *", tz="UTC") for hour, minute in ((10, 1), (11, 2))]
     found = plan_load(
@@ -367,7 +367,7 @@ def test_the_legend_of_the_load_says_what_each_shade_stands_for(most, levels):
 
 
 def test_what_every_hour_has_does_not_hide_what_some_have_more():
-    """UX 13: the quietest hour is pale, the fullest dark, however many both have."""
+    """The quietest hour is pale, the fullest dark, however many both have."""
     hourly = [cron(f"{minute} * * * *", tz="UTC") for minute in range(6)]
     also = [cron("30 9 * * *", tz="UTC"), cron("40 9 * * *", tz="UTC")]
     found = plan_load(schedules_of(*hourly, *also), NOW, TimeFormatter("mine", "UTC"), is_cut=False)
@@ -389,7 +389,7 @@ def test_what_every_hour_has_does_not_hide_what_some_have_more():
 def test_days_and_hours_of_the_load_are_those_of_the_clock_also_when_it_changes(
     now, changed, hours, of_two
 ):
-    """UX 13, T1: nine o'clock is at nine all week, and no day is told twice."""
+    """Nine o'clock is at nine all week, and no day is told twice."""
     berlin = "Europe/Berlin"
     at_nine = [cron("0 9 * * *", tz=berlin)] * 3
     found = plan_load(
@@ -408,7 +408,7 @@ def test_days_and_hours_of_the_load_are_those_of_the_clock_also_when_it_changes(
 
 
 def test_free_minutes_are_those_of_the_visitors_clock():
-    """UX 13: where clocks are half an hour off, as well."""
+    """Where clocks are half an hour off, as well."""
     taken = [cron("7 9 * * *", tz="Asia/Kolkata")] * 3
     found = plan_load(
         schedules_of(*taken), NOW, TimeFormatter("mine", "Asia/Kolkata"), is_cut=False
@@ -419,7 +419,7 @@ def test_free_minutes_are_those_of_the_visitors_clock():
 
 
 def test_what_is_too_much_to_count_is_not_called_nothing():
-    """V4, UX 13: a schedule that fires every 61 seconds promises much."""
+    """A schedule that fires every 61 seconds promises much."""
     app = duly.App("memory:")
 
     @app.task
@@ -434,7 +434,7 @@ def test_what_is_too_much_to_count_is_not_called_nothing():
 
 
 def test_the_load_is_a_table_with_its_numbers_and_a_legend_in_words(school):
-    """UX 13, 43: nothing of it is told by a colour alone."""
+    """Nothing of it is told by a colour alone."""
     part = school.get("/overview/load", headers={"HX-Request": "true"}).text
     cells = re.findall(r'<td role="cell" class="level-(\d)( peak)?">([^<]*)</td>', part)
     legend = part.partition("heat-legend")[2].partition("</ul>")[0]

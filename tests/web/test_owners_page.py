@@ -1,4 +1,4 @@
-"""Owners who are gone, in the console: looked at before, carried out, on record, taken back (S6)."""
+"""Owners who are gone, in the console: looked at before, carried out, on record, taken back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def statuses(visitor: Visitor) -> dict[str, str]:
 
 
 def test_what_would_be_paused_is_shown_and_looking_changes_nothing(office):
-    """S6, A1: which schedules, and none that rests already or is somebody else's."""
+    """Which schedules, and none that rests already or is somebody else's."""
     shown = words(office, "/owners?owner=ada")
 
     assert "2 schedules would be paused" in shown
@@ -54,7 +54,7 @@ def test_what_would_be_paused_is_shown_and_looking_changes_nothing(office):
 
 
 def test_who_is_gone_has_nothing_fire_for_them_and_it_is_on_record(office):
-    """S6, UX 37, 38: done at once, said with its undo, and told by whom."""
+    """Done at once, said with its undo, and told by whom."""
     answer = office.post("/owners/gone", GONE)
     said = office.said()
 
@@ -71,7 +71,7 @@ def test_who_is_gone_has_nothing_fire_for_them_and_it_is_on_record(office):
 
 
 def test_an_owner_who_is_back_leads_to_what_was_paused(office):
-    """S6: nothing is resumed by itself; what a person had paused is not either."""
+    """Nothing is resumed by itself; what a person had paused is not either."""
     office.post("/owners/gone", GONE)
     listed = office.get("/owners").text
     answer = office.post("/owners/back", {"owner": "ada"})
@@ -85,7 +85,7 @@ def test_an_owner_who_is_back_leads_to_what_was_paused(office):
 
 
 def test_an_order_that_is_not_finished_says_so_and_is_offered_again(office):
-    """S6: what came to fire for them all the same is told, and paused by the same order."""
+    """What came to fire for them all the same is told, and paused by the same order."""
     office.post("/owners/gone", GONE)
     (left,) = [one for one in office.app.schedules.list() if one.name == "his"]
     # As a program of the release before would: it does not look who is gone.
@@ -100,7 +100,7 @@ def test_an_order_that_is_not_finished_says_so_and_is_offered_again(office):
 
 
 def test_above_a_hundred_their_number_is_typed(office):
-    """UX 39: and the page names the first of them, and how many more there are."""
+    """And the page names the first of them, and how many more there are."""
     office.app.quotas.set("owner:bea", schedules=1_000)
     call = office.app.call("report")
     for number in range(101):
@@ -122,7 +122,7 @@ def test_above_a_hundred_their_number_is_typed(office):
 
 
 def test_a_reason_is_asked_for_and_a_viewer_is_offered_nothing(office):
-    """L1, L6: a name is printed and not obeyed, and looking is all that a viewer may."""
+    """A name is printed and not obeyed, and looking is all that a viewer may."""
     assert 422 == office.post("/owners/gone", {"owner": "ada"}).status_code
     assert "active" == statuses(office)["hers"]
 
@@ -135,7 +135,7 @@ def test_a_reason_is_asked_for_and_a_viewer_is_offered_nothing(office):
 
 
 def test_a_schedules_page_leads_to_its_owner(office):
-    """UX 38: from where somebody notices that it is nobody's."""
+    """From where somebody notices that it is nobody's."""
     schedule = office.app.schedules.get("hers")
 
     assert '<a href="/owners?owner=ada">ada</a>' in office.get(f"/schedules/{schedule.id}").text
@@ -143,7 +143,7 @@ def test_a_schedules_page_leads_to_its_owner(office):
 
 
 def test_an_order_from_a_page_of_another_tenant_is_refused(office):
-    """L2: who has switched in another window does not order about a namesake there."""
+    """Who has switched in another window does not order about a namesake there."""
     acme = duly.App(store=office.app.store, tenant="acme")
     acme.schedules.create("theirs", office.app.call("report"), every("1h"), owner="ada")
     shown = office.get("/owners?owner=ada").text

@@ -1,4 +1,4 @@
-"""What a page costs: so many calls of the store, however much the store holds (U3)."""
+"""What a page costs: so many calls of the store, however much the store holds."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def costs(tmp_path_factory) -> dict[str, list[tuple[Counter[str], int]]]:
 
 @pytest.mark.parametrize("page", LOOKED, ids=lambda page: page.name)
 def test_a_page_costs_a_bounded_number_of_calls_however_much_there_is(costs, page):
-    """U3, V1, V4: as many with twice as many schedules and runs, none row by row, and it is small."""
+    """As many with twice as many schedules and runs, none row by row, and it is small."""
     (full, _), (fuller, size) = costs[page.name]
     # Both lights are of one look at stale work, which is most of what a page costs.
     own = {"sides", "timeline", "schedule", "proof", "run", "edit_schedule", "duplicate_schedule"}

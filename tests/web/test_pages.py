@@ -17,7 +17,7 @@ NOON = moment("2026-04-03T12:00Z")
 
 
 def test_the_two_lights_are_never_one(visitor):
-    """V4: work in doubt leaves the control plane as it is."""
+    """Work in doubt leaves the control plane as it is."""
     text = visitor.get("/health").text
 
     assert 'id="dispatch"' in text
@@ -25,7 +25,7 @@ def test_the_two_lights_are_never_one(visitor):
 
 
 def test_every_state_of_a_run_has_its_own_word_and_shape():
-    """UX 42, 43: none is told by its colour, and what is unknown is not shown as failed."""
+    """None is told by its colour, and what is unknown is not shown as failed."""
     marks = [MARKS[state] for state in RUN_STATES]
 
     assert {str(state) for state in RunState} == set(RUN_STATES)
@@ -45,14 +45,14 @@ def test_every_state_of_a_run_has_its_own_word_and_shape():
     ],
 )
 def test_a_time_is_shown_on_the_clock_that_was_chosen(choice, own, clock, zone):
-    """UX 3: in the schedule's zone, mine, or UTC; and it says which."""
+    """In the schedule's zone, mine, or UTC; and it says which."""
     shown = TimeFormatter(choice, "Europe/Paris").moment(NOON, NOON, own)
 
     assert (clock, zone, "now") == (shown.clock, shown.zone, shown.relative)
 
 
 def test_instants_in_a_sentence_are_shown_on_the_clock_that_was_chosen():
-    """UX 3: what the engine says in UTC; names and what only looks like an instant stay."""
+    """What the engine says in UTC; names and what only looks like an instant stay."""
     clocks = TimeFormatter("schedule", "Europe/Paris")
     here = PageContext(root="", path="/", query=(), now=NOON, clocks=clocks)
     said = "due 2026-04-03T10:00:00Z as hourly@2026-04-03T10:00Z, not 2026-99-99T10:00Z"
@@ -64,7 +64,7 @@ def test_instants_in_a_sentence_are_shown_on_the_clock_that_was_chosen():
 
 
 def test_a_time_says_how_far_it_is():
-    """UX 3: relative beside absolute."""
+    """Relative beside absolute."""
     assert "in 3 min" == relative(moment("2026-04-03T12:03Z"), NOON)
     assert "2 h 5 min ago" == relative(moment("2026-04-03T09:55Z"), NOON)
 
@@ -77,7 +77,7 @@ def test_a_time_says_how_far_it_is():
     ("/nowhere", 404, "no such page"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_with_its_remedy(visitor, path, status, said):
-    """L6: one clear error with field, value, remedy and code."""
+    """One clear error with field, value, remedy and code."""
     answer = visitor.get(path)
 
     assert status == answer.status_code
@@ -86,7 +86,7 @@ def test_what_is_wrong_is_said_with_its_remedy(visitor, path, status, said):
 
 
 def test_what_a_name_holds_is_text_and_nothing_else(visitor):
-    """L1: a schedule's name can't be markup."""
+    """A schedule's name can't be markup."""
     call = visitor.app.call("report")
     import duly
 
@@ -98,7 +98,7 @@ def test_what_a_name_holds_is_text_and_nothing_else(visitor):
 
 
 def test_a_stale_order_is_refused(visitor):
-    """S4: who acts on what they saw is told when it is no longer so."""
+    """Who acts on what they saw is told when it is no longer so."""
     seen = visitor.app.schedules.get("hourly")
     visitor.app.schedules.pause("hourly", reason="first")
     answer = visitor.post(f"/schedules/{seen.id}/resume", {"version": str(seen.version)})
@@ -108,7 +108,7 @@ def test_a_stale_order_is_refused(visitor):
 
 
 def test_an_order_is_in_the_trail_with_who_and_from_where(visitor):
-    """A2: the console is a source of its own."""
+    """The console is a source of its own."""
     seen = visitor.app.schedules.get("hourly")
     visitor.post(f"/schedules/{seen.id}/pause", {"reason": "because"})
     last = visitor.app.audit.page(limit=1).items[0]
@@ -117,7 +117,7 @@ def test_an_order_is_in_the_trail_with_who_and_from_where(visitor):
 
 
 def test_lists_stay_light(visitor):
-    """U3: a page of a list is under 150 kB."""
+    """A page of a list is under 150 kB."""
     call = visitor.app.call("report")
     visitor.app.enqueue_many([call] * 60)
 
@@ -125,7 +125,7 @@ def test_lists_stay_light(visitor):
 
 
 def test_below_a_prefix_every_address_follows(visitor):
-    """I3: mounted in somebody's application."""
+    """Mounted in somebody's application."""
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
@@ -155,7 +155,7 @@ class Standing:
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_the_walk_says_what_is_done_and_leads_to_the_day_that_clocks_change(visitor, is_killed):
-    """U1, UX 3: not the list, but the schedule's own page, on the schedule's own clock."""
+    """Not the list, but the schedule's own page, on the schedule's own clock."""
     rule = cron("30 2 * * *", tz="Europe/Berlin")
     visitor.app.schedules.create("nightly report", visitor.app.call("report"), rule)
     run = visitor.app.runs.list(limit=1)[0].id
@@ -191,7 +191,7 @@ def test_the_walk_says_what_is_done_and_leads_to_the_day_that_clocks_change(visi
     ],
 )
 def test_what_is_not_there_is_said_in_plain_words_with_a_way_on(visitor, path, place):
-    """L6: no calls of a library, no paths of an API."""
+    """No calls of a library, no paths of an API."""
     answer = visitor.get(path)
 
     assert 404 == answer.status_code
@@ -202,7 +202,7 @@ def test_what_is_not_there_is_said_in_plain_words_with_a_way_on(visitor, path, p
 
 
 def test_a_run_in_doubt_leads_to_its_decision(visitor):
-    """E5, UX 29: beside the command there is the page."""
+    """Beside the command there is the page."""
     [run] = visitor.app.runs.list(state="ambiguous", limit=1)
     why = visitor.get(f"/runs/{run.id}").text.partition('id="why"')[2].partition("</section>")[0]
 

@@ -26,7 +26,7 @@ def school(two_days):
 
 
 def test_the_overview_comes_before_its_parts_and_they_move_nothing(school, open_page):
-    """U3: what one looks at stays where it is while they come in above it."""
+    """What one looks at stays where it is while they come in above it."""
     page = open_page(school, "/health", reduced_motion="reduce")
     held: list[Route] = []
     is_free = threading.Event()
@@ -63,7 +63,7 @@ def test_the_overview_comes_before_its_parts_and_they_move_nothing(school, open_
 
 
 def test_without_a_script_each_part_is_a_page(school, open_page):
-    """U3: a link leads to it, and its own choices stay there."""
+    """A link leads to it, and its own choices stay there."""
     page = open_page(school, java_script_enabled=False)
     page.locator("#part-timeline a").first.click()
     page.get_by_role("heading", name="Past and to come", level=1).wait_for()
@@ -74,7 +74,7 @@ def test_without_a_script_each_part_is_a_page(school, open_page):
 
 
 def test_a_part_is_looked_at_again_when_something_has_changed(school, open_page):
-    """U3, V4: what somebody else orders is seen there, without anybody loading the page."""
+    """What somebody else orders is seen there, without anybody loading the page."""
     page = open_page(school)
     settle(page)
     row = page.locator("tr[id^=side-]", has=page.get_by_role("link", name="fees", exact=True))

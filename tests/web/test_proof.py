@@ -1,4 +1,4 @@
-"""The page that answers whether a day's work is done, all of it and once (E6)."""
+"""The page that answers whether a day's work is done, all of it and once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def proof_of(visitor, name="hourly", day="2026-04-03"):
 
 
 def test_what_a_check_found_in_place_is_proven_with_its_evidence(visitor):
-    """E6: state words and reasons are those of the command."""
+    """State words and reasons are those of the command."""
     (first, *_) = visitor.app.prove("hourly", "2026-04-03").occurrences
     told = text_of(proof_of(visitor))
 
@@ -32,7 +32,7 @@ def test_what_a_check_found_in_place_is_proven_with_its_evidence(visitor):
 
 
 def test_what_is_still_to_come_keeps_a_day_from_being_proven(visitor):
-    """E6: each standing is counted."""
+    """Each standing is counted."""
     proof = visitor.app.prove("hourly", "2026-04-03")
     told = text_of(proof_of(visitor))
     open_ = sum(one.standing == "unfinished" for one in proof.occurrences)
@@ -54,7 +54,6 @@ def test_a_whole_day_of_proven_work_is_proven(visitor):
 
 
 def test_a_day_without_an_occurrence_and_a_day_that_is_none_say_so(visitor):
-    """L6."""
     nothing = proof_of(visitor, day="2020-01-01")
     wrong = proof_of(visitor, day="yesterday")
 
@@ -64,7 +63,7 @@ def test_a_day_without_an_occurrence_and_a_day_that_is_none_say_so(visitor):
 
 
 def test_a_command_to_be_copied_does_what_it_says_whatever_the_name_is(visitor):
-    """L4: a name that a shell would obey is quoted, on both pages."""
+    """A name that a shell would obey is quoted, on both pages."""
     name = "close $(touch x); `id`"
     call = visitor.app.call(visitor.app.schedules.get("hourly").task)
     made = visitor.app.schedules.create(name, call, duly.every("1h"))
@@ -76,7 +75,7 @@ def test_a_command_to_be_copied_does_what_it_says_whatever_the_name_is(visitor):
 
 
 def test_todays_date_needs_no_zones_of_the_system(visitor, monkeypatch):
-    """T3: the rules of zones are our own; a container may have none."""
+    """The rules of zones are our own; a container may have none."""
     schedule = visitor.app.schedules.get("hourly")
     monkeypatch.setitem(sys.modules, "tzdata", None)
     zoneinfo.ZoneInfo.clear_cache()
@@ -102,5 +101,5 @@ def test_a_schedule_leads_to_its_proof(visitor):
 
 
 def test_every_standing_has_its_mark():
-    """V4: by word and shape, and not by colour alone."""
+    """By word and shape, and not by colour alone."""
     assert {str(one) for one in ProofStatus} <= MARKS.keys()

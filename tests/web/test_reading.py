@@ -1,4 +1,4 @@
-"""Every page of the console, read in a real browser: on SQLite and on PostgreSQL (U3, D4)."""
+"""Every page of the console, read in a real browser: on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def backfill(app):
 
 
 def test_every_page_of_the_table_is_shown_and_nothing_complains(work, open_page):
-    """U3: each has a heading and a title, fits a phone, and the browser has nothing to say."""
+    """Each has a heading and a title, fits a phone, and the browser has nothing to say."""
     page = open_page(work.site, "/health", viewport={"width": 390, "height": 800})
     said = heard(page)
     for name, path in addresses(work).items():
@@ -64,7 +64,7 @@ def test_every_page_of_the_table_is_shown_and_nothing_complains(work, open_page)
 
 
 def test_the_strip_has_two_lights_clocks_and_the_tab_shows_the_worst(work, open_page):
-    """V4, UX 1, 2, 6: work that is in doubt turns one light, the tab's icon and its title."""
+    """Work that is in doubt turns one light, the tab's icon and its title."""
     work.run("settle")
     page = open_page(work.site, "/fleet")
     strip = text_of(page, "#health")
@@ -81,7 +81,7 @@ def test_the_strip_has_two_lights_clocks_and_the_tab_shows_the_worst(work, open_
 
 
 def test_the_overview_answers_at_a_glance(own_work, open_page):
-    """UX 8-13: three times side by side, tiles that lead on, a timeline, lateness, queues, load."""
+    """Three times side by side, tiles that lead on, a timeline, lateness, queues, load."""
     work = own_work
     page = open_page(work.site)
     settle(page)
@@ -118,7 +118,7 @@ def test_the_overview_answers_at_a_glance(own_work, open_page):
 
 
 def test_a_row_of_schedules_and_its_page_hide_nothing(work, open_page):
-    """UX 14, 16-20, editor 13: rule and zone, next three, last result, policies, ledger, why."""
+    """Rule and zone, next three, last result, policies, ledger, why."""
     app = work.app
     rule = cron("*/30 * * * *", tz="Europe/Berlin")
     made = app.schedules.create("told", app.call("report"), rule)
@@ -160,7 +160,7 @@ def test_a_row_of_schedules_and_its_page_hide_nothing(work, open_page):
 
 
 def test_a_run_tells_its_lineage_chain_attempts_effects_and_why(work, open_page):
-    """A3, UX 21-27, 42: unknown is not failed; each fact has its time, each attempt its fence."""
+    """Unknown is not failed; each fact has its time, each attempt its fence."""
     run, waiting = work.run("settle"), work.run("remind", class_id=5)
     page = open_page(work.site, f"/runs/{waiting.id}")
 
@@ -191,7 +191,7 @@ def test_a_run_tells_its_lineage_chain_attempts_effects_and_why(work, open_page)
 
 
 def test_a_run_that_found_nothing_new_says_so(work, open_page):
-    """UX editor 7: the task's own look, its result and its log; it has succeeded, and is useful."""
+    """The task's own look, its result and its log; it has succeeded, and is useful."""
     run = work.run("digest")
     page = open_page(work.site, f"/runs/{run.id}")
 
@@ -201,7 +201,7 @@ def test_a_run_that_found_nothing_new_says_so(work, open_page):
 
 
 def test_what_was_not_made_is_found_with_its_cause(work, open_page):
-    """V3, UX 32: expected, no row, and why; one click from there the backfill is planned."""
+    """Expected, no row, and why; one click from there the backfill is planned."""
     made = work.schedule("forgotten", rule="15m")
     work.app.schedules.pause(made.id, reason="test")
     work.clock.advance("1h")
@@ -211,7 +211,7 @@ def test_what_was_not_made_is_found_with_its_cause(work, open_page):
 
 
 def test_the_fleet_and_the_trail_say_who_does_what(work, open_page):
-    """UX 36, 37: slots, oldest attempt, queues by age; and each order with who, why and from where."""
+    """Slots, oldest attempt, queues by age; and each order with who, why and from where."""
     work.run("remind", class_id=4)
     made = work.schedule("audited")
     work.app.schedules.pause(made.id, reason="on record")
@@ -232,7 +232,7 @@ def test_the_fleet_and_the_trail_say_who_does_what(work, open_page):
 
 
 def test_the_editor_takes_all_terms_shows_the_limit_and_sends_one_now(work, open_page):
-    """U2, T5, UX editor 4-8, 14, 17: in plain words, before the click; and one run besides."""
+    """In plain words, before the click; and one run besides."""
     work.app.schedules.create("of-zoe", work.app.call("report"), cron("0 9 * * *"), owner="zoe")
     work.app.quotas.set("owner:*", schedules=3)
     page = open_page(work.site, "/schedules/new")

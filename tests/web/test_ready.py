@@ -1,4 +1,4 @@
-"""A server is ready before it says so: the first who come wait for nothing that could be made (U3)."""
+"""A server is ready before it says so: the first who come wait for nothing that could be made."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def sessions_of(url: str) -> Callable[[], list[str]]:
 def test_the_first_page_compiles_no_template_and_opens_no_connection(
     kind, request, tmp_path, templates
 ):
-    """U3: both are there before the server says that it listens."""
+    """Both are there before the server says that it listens."""
     if kind == "sqlite":
         app, count = sqlite_app(tmp_path), files_of(str(tmp_path))
     else:
@@ -139,7 +139,7 @@ def test_the_first_page_compiles_no_template_and_opens_no_connection(
 
 
 def test_what_was_made_in_advance_serves_the_first_who_comes(tmp_path):
-    """U3, V4: what costs most is kept by then, and is not looked at again."""
+    """What costs most is kept by then, and is not looked at again."""
     clock = ManualClock()
     store = Counted(SqliteStore(made_file(tmp_path / "duly.db", clock), clock))
     with on(store, clock) as app, Visitor(app, clock=clock) as visitor:
@@ -152,7 +152,7 @@ def test_what_was_made_in_advance_serves_the_first_who_comes(tmp_path):
 
 
 def test_a_store_that_does_not_answer_keeps_no_server_from_beginning(tmp_path, templates):
-    """U3, R9: it is reached, and says that it lives."""
+    """It is reached, and says that it lives."""
     store = Standing(SqliteStore(made_file(tmp_path / "duly.db")))
     with on(store) as app, beginning(app) as (serving, _, ready):
         assert ready.wait(START_SECONDS)
@@ -164,7 +164,7 @@ def test_a_store_that_does_not_answer_keeps_no_server_from_beginning(tmp_path, t
 
 
 def test_a_server_that_is_stopped_while_it_gets_ready_waits_for_no_answer(tmp_path):
-    """R9: it ends in good order while the store still says nothing."""
+    """It ends in good order while the store still says nothing."""
     store = Standing(SqliteStore(made_file(tmp_path / "duly.db")))
     with on(store) as app, beginning(app) as (serving, thread, ready):
         assert store.is_asked.wait(START_SECONDS)
@@ -179,7 +179,7 @@ def test_a_server_that_is_stopped_while_it_gets_ready_waits_for_no_answer(tmp_pa
 
 
 def test_a_page_that_can_not_be_made_in_advance_is_refused_to_who_asks(tmp_path, templates):
-    """U3, L6: the server begins, and says on the page what is wrong and what to do."""
+    """The server begins, and says on the page what is wrong and what to do."""
     store = Broken(SqliteStore(made_file(tmp_path / "duly.db")))
     with on(store) as app, served(app) as site:
         all_made()

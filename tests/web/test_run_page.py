@@ -45,7 +45,7 @@ def offered(text: str) -> set[str]:
 
 
 def test_the_chain_tells_each_fact_apart_and_where_it_took_longest(school):
-    """R2, UX 22: no time stands in for another."""
+    """No time stands in for another."""
     run = newest(school, schedule="timetable-export")
     found = part(page(school, run.id), "chain")
     names = re.findall(
@@ -60,7 +60,7 @@ def test_the_chain_tells_each_fact_apart_and_where_it_took_longest(school):
 
 
 def test_what_has_not_happened_has_no_time(school):
-    """R2: a run that waits is neither claimed nor started."""
+    """A run that waits is neither claimed nor started."""
     found = part(page(school, newest(school, state="queued").id), "chain")
 
     assert f"claimed {NOT_YET}" in found
@@ -69,7 +69,7 @@ def test_what_has_not_happened_has_no_time(school):
 
 
 def test_a_run_in_doubt_shows_its_ledger_scope_and_checkpoint(school):
-    """E5, R2: intended, done and unknown, with results; what is missing; where it can go on."""
+    """Intended, done and unknown, with results; what is missing; where it can go on."""
     run = newest(school, state="ambiguous")
     text = page(school, run.id)
     effects = part(text, "effects")
@@ -84,7 +84,7 @@ def test_a_run_in_doubt_shows_its_ledger_scope_and_checkpoint(school):
 
 
 def test_who_settled_an_effect_is_told_beside_the_ledger(school):
-    """E5: the ledger stays as it is."""
+    """The ledger stays as it is."""
     run = newest(school, state="ambiguous")
     school.app.inbox.reconcile(run.id, is_done=True, reason="the bank says so", evidence={"id": 9})
 
@@ -92,7 +92,7 @@ def test_who_settled_an_effect_is_told_beside_the_ledger(school):
 
 
 def test_leases_are_told_with_their_fences_and_a_retry_is_an_attempt(school):
-    """R2, A3: each claim is a line; the failure of the first is not overwritten."""
+    """Each claim is a line; the failure of the first is not overwritten."""
     run = next(one for one in school.app.runs.list(schedule="attendance-sync") if one.attempt == 2)
     text = page(school, run.id)
     found = part(text, "attempts")
@@ -102,7 +102,7 @@ def test_leases_are_told_with_their_fences_and_a_retry_is_an_attempt(school):
 
 
 def test_lineage_leads_from_a_repair_to_the_first_and_back(school):
-    """A3, UX 21: a rerun is a run of its own, and names what it repeats."""
+    """A rerun is a run of its own, and names what it repeats."""
     repair = newest(school, origin="repair")
     first = school.app.runs.get(repair.root)
     for run, other in ((repair, first), (first, repair)):
@@ -115,7 +115,7 @@ def test_lineage_leads_from_a_repair_to_the_first_and_back(school):
 
 
 def test_a_verdict_is_shown_with_its_evidence(school):
-    """E6, UX: what was found, by which check."""
+    """What was found, by which check."""
     found = part(page(school, newest(school, schedule="parents-newsletter").id), "scope")
 
     assert "verified found present" in found
@@ -123,7 +123,6 @@ def test_a_verdict_is_shown_with_its_evidence(school):
 
 
 def test_a_run_is_copied_whole_and_as_the_command_that_shows_it(school):
-    """UX 27."""
     run = newest(school, schedule="nightly-report")
     copies = [unescape(one) for one in re.findall(r'data-copy="([^"]*)"', page(school, run.id))]
     whole = json.loads(copies[0])
@@ -134,7 +133,7 @@ def test_a_run_is_copied_whole_and_as_the_command_that_shows_it(school):
 
 
 def test_of_a_long_log_the_end_is_shown():
-    """UX 27: the tail, and how to read the rest."""
+    """The tail, and how to read the rest."""
     app = duly.App("memory:")
 
     @app.task
@@ -162,7 +161,7 @@ def test_of_a_long_log_the_end_is_shown():
     ],
 )
 def test_orders_are_offered_by_state(school, state, wanted):
-    """A3, UX 38: and each that can't be taken back has a dialog that says what it does."""
+    """And each that can't be taken back has a dialog that says what it does."""
     text = page(school, newest(school, state=state).id)
 
     assert wanted == offered(text)
@@ -172,7 +171,7 @@ def test_orders_are_offered_by_state(school, state, wanted):
 
 
 def test_a_run_that_is_over_can_be_verified_and_run_once_more(school):
-    """A3: a check of its task is offered where there is one."""
+    """A check of its task is offered where there is one."""
     report = newest(school, schedule="nightly-report", state="succeeded")
     plain = newest(school, schedule="attendance-sync", state="succeeded")
 
@@ -188,7 +187,7 @@ def order(visitor: Visitor, run: object, verb: str, **fields: str) -> str:
 
 
 def test_orders_do_what_they_say(school):
-    """A1, A3: retry keeps the run, rerun and repair make another; each is in the trail."""
+    """Retry keeps the run, rerun and repair make another; each is in the trail."""
     runs = school.app.runs
     dead = runs.list(state="dead", limit=3)
     retried = order(school, dead[0].id, "retry")
@@ -217,7 +216,7 @@ def test_orders_do_what_they_say(school):
 
 
 def test_arguments_of_a_dead_run_are_edited_and_that_is_undone(school):
-    """A1, UX 38: what can be taken back is done, with an undo."""
+    """What can be taken back is done, with an undo."""
     run = newest(school, state="dead", schedule="broken-import")
     said = order(school, run.id, "edit", arguments='{"how": "well"}')
     edited = school.app.runs.get(run.id).arguments
@@ -247,7 +246,6 @@ def test_arguments_of_a_dead_run_are_edited_and_that_is_undone(school):
 def test_an_order_that_does_not_fit_is_refused_with_its_remedy(
     school, state, verb, fields, status, said
 ):
-    """L6, R3."""
     run = newest(school, state=state)
     answer = school.post(f"/runs/{run.id}/{verb}", {"reason": "x"} | fields)
 
@@ -257,7 +255,7 @@ def test_an_order_that_does_not_fit_is_refused_with_its_remedy(
 
 
 def test_a_rerun_of_what_may_not_be_repeated_is_confirmed_by_its_id(school):
-    """E7: nobody pays twice with one click."""
+    """Nobody pays twice with one click."""
     run = newest(school, state="ambiguous")
     school.app.inbox.skip(run.id, reason="so")
     plain = school.post(f"/runs/{run.id}/rerun", {"reason": "x"})
@@ -268,7 +266,7 @@ def test_a_rerun_of_what_may_not_be_repeated_is_confirmed_by_its_id(school):
 
 
 def test_what_a_person_settled_is_no_work_and_says_who_did(school):
-    """R2, E5: its work ended with its attempt; then it was in doubt, until somebody decided."""
+    """Its work ended with its attempt; then it was in doubt, until somebody decided."""
     run = newest(school, state="ambiguous")
     before = page(school, run.id)
     school.app.inbox.reconcile(run.id, is_done=True, reason="the bank says so")
@@ -292,7 +290,7 @@ def began_after(text: str) -> str:
 
 
 def test_silence_counts_from_the_last_sign_of_life_and_beats_are_no_gap(two_days):
-    """R2: a lost worker was heard of until its last heartbeat, and not until it was missed."""
+    """A lost worker was heard of until its last heartbeat, and not until it was missed."""
     due = datetime(2026, 4, 3, 9, tzinfo=UTC)
 
     def after(seconds: int) -> datetime:

@@ -36,7 +36,7 @@ def chosen(visitor: Visitor, fields: dict[str, object]) -> str:
     ],
 )  # fmt: skip
 def test_every_filter_stands_in_the_address_and_in_the_form(school, query, terms):
-    """A4, UX 5: what is shown can be sent to somebody else."""
+    """What is shown can be sent to somebody else."""
     text = school.get(f"/runs?{query}").text
     wanted = school.app.runs.list(limit=50, **terms)
 
@@ -48,7 +48,7 @@ def test_every_filter_stands_in_the_address_and_in_the_form(school, query, terms
 
 
 def test_pages_follow_one_another_without_a_gap(school):
-    """A4: by a cursor, which keeps the filters."""
+    """By a cursor, which keeps the filters."""
     path, seen = "/runs?schedule=attendance-sync", []
     while path:
         text = school.get(path.replace("&amp;", "&")).text
@@ -63,7 +63,7 @@ def test_pages_follow_one_another_without_a_gap(school):
 
 
 def test_words_for_where_a_run_comes_from_are_never_mixed_up(school):
-    """A3: retry, rerun, repair and manual have their own words."""
+    """Retry, rerun, repair and manual have their own words."""
     words = {"repair": "repair rerun", "manual": "run by hand", "verify": "check of a result"}
     text = "".join(school.get(f"/runs?origin={origin}").text for origin in words)
     text += school.get("/runs?origin=schedule").text
@@ -79,7 +79,7 @@ def test_words_for_where_a_run_comes_from_are_never_mixed_up(school):
 
 
 def test_an_order_touches_the_set_that_was_seen_and_no_other(school):
-    """A1, UX 39: what died in between is left alone."""
+    """What died in between is left alone."""
     before = {str(one.id) for one in school.app.runs.list(state="dead", limit=1000)}
     place = chosen(school, {"verb": "discard", "all": "true", "state": "dead"})
     shown = school.get(place).text
@@ -102,7 +102,7 @@ def clock_goes_on(visitor: Visitor) -> None:
 
 
 def test_boxes_that_are_ticked_are_what_is_meant(school):
-    """A1: two of many; one can't be retried, and that is told."""
+    """Two of many; one can't be retried, and that is told."""
     dead = school.app.runs.list(state="dead", limit=2)
     good = school.app.runs.list(state="succeeded", limit=1)
     meant = [str(one.id) for one in (dead[0], good[0])]
@@ -121,7 +121,7 @@ def test_boxes_that_are_ticked_are_what_is_meant(school):
 
 
 def test_above_a_hundred_the_number_is_typed(school):
-    """UX 39: nobody cancels a hundred and one runs with one click."""
+    """Nobody cancels a hundred and one runs with one click."""
     calls = [school.app.call("remind", {"class_id": 4})] * 101
     school.app.enqueue_many(calls)
     place = chosen(school, {"verb": "cancel", "all": "true", "state": "queued", "queue": "mail"})
@@ -148,7 +148,7 @@ def test_above_a_hundred_the_number_is_typed(school):
     ],
 )
 def test_an_order_about_nothing_is_refused(school, fields, said):
-    """L6: field, value and remedy."""
+    """Field, value and remedy."""
     answer = school.post("/runs/choose", fields)
 
     assert answer.status_code in {404, 422}
@@ -157,7 +157,6 @@ def test_an_order_about_nothing_is_refused(school, fields, said):
 
 @pytest.mark.parametrize("query", ["only=odd", "only=late&state=dead", "since=soonish"])
 def test_a_filter_that_says_nothing_is_told(school, query):
-    """L6."""
     answer = school.get(f"/runs?{query}")
 
     assert 422 == answer.status_code
@@ -165,7 +164,7 @@ def test_a_filter_that_says_nothing_is_told(school, query):
 
 
 def test_who_may_only_look_is_offered_no_order(school):
-    """L1: no boxes, no buttons."""
+    """No boxes, no buttons."""
     school.enter("viewer", "default")
     run = school.app.runs.list(state="dead", limit=1)[0]
     texts = school.get("/runs").text, school.get(f"/runs/{run.id}").text
@@ -175,7 +174,7 @@ def test_who_may_only_look_is_offered_no_order(school):
 
 
 def test_a_filter_that_has_no_field_is_told_kept_and_can_be_taken_away(visitor):
-    """UX 5: who changes another filter does not lose it unseen."""
+    """Who changes another filter does not lose it unseen."""
     text = visitor.get("/runs?worker=1&reason=budget&state=dead&tz=utc&cursor=").text
     form = text.partition('<form class="filters"')[2].partition("</form>")[0]
 

@@ -41,7 +41,7 @@ def places(site):
 
 
 def test_no_page_of_schedules_shuts_anybody_out(site, open_page):
-    """U3, U2: axe-core finds nothing: list, page, editor, its errors, its list of zones, review."""
+    """Axe-core finds nothing: list, page, editor, its errors, its list of zones, review."""
     page = open_page(site, viewport=WIDE)
     said = heard(page)
     found: dict[str, object] = {}
@@ -75,7 +75,7 @@ def test_no_page_of_schedules_shuts_anybody_out(site, open_page):
 
 
 def test_a_schedule_is_made_by_keyboard_alone(site, open_page):
-    """U2, UX editor 15: type, choose a zone from the list, review, save; and undo that."""
+    """Type, choose a zone from the list, review, save; and undo that."""
     page = open_page(site, "/schedules/new")
     page.get_by_label("Name", exact=True).focus()
     keys = page.keyboard
@@ -120,7 +120,7 @@ def test_a_schedule_is_made_by_keyboard_alone(site, open_page):
 
 
 def test_what_was_typed_outlives_a_reload_and_is_gone_once_saved(site, open_page):
-    """UX editor 9: the draft is in this browser only; Esc asks whoever has something to lose."""
+    """The draft is in this browser only; Esc asks whoever has something to lose."""
     page = open_page(site, "/schedules/new")
     page.get_by_label("Name", exact=True).fill("from-a-draft")
     page.get_by_label("Task", exact=True).select_option("remind")
@@ -156,7 +156,7 @@ def test_what_was_typed_outlives_a_reload_and_is_gone_once_saved(site, open_page
 
 
 def test_a_zone_that_somebody_prefers_comes_before_the_browsers(site, open_page):
-    """U2: the person's own default, then the browser's; a zone that was used is offered again."""
+    """The person's own default, then the browser's; a zone that was used is offered again."""
     page = open_page(site, "/schedules/new")
     zone = page.get_by_label("in the time zone")
 
@@ -175,7 +175,7 @@ def test_a_zone_that_somebody_prefers_comes_before_the_browsers(site, open_page)
 
 
 def test_a_zone_is_fixed_and_following_somebody_is_refused_with_what_to_do_instead(site, open_page):
-    """U2, T1, UX editor 3: what can't be kept is not offered; from elsewhere it is moved, by name."""
+    """What can't be kept is not offered; from elsewhere it is moved, by name."""
     page = open_page(site, "/schedules/new")
     zone = page.get_by_label("in the time zone")
 
@@ -207,7 +207,7 @@ def test_a_zone_is_fixed_and_following_somebody_is_refused_with_what_to_do_inste
 
 
 def test_many_are_paused_as_they_were_seen(site, open_page):
-    """UX 15, 39: the frozen set, its count, a reason; one that was made meanwhile is not touched."""
+    """The frozen set, its count, a reason; one that was made meanwhile is not touched."""
     call = site.app.call("report")
     for number in range(3):
         site.app.schedules.create(f"bulk-{number}", call, every("1h"))
@@ -232,7 +232,7 @@ def test_many_are_paused_as_they_were_seen(site, open_page):
 
 
 def test_who_was_chosen_stays_chosen_when_a_row_changes(site, open_page):
-    """U3: live updates touch no selection; nor does another filter that still shows the row."""
+    """Live updates touch no selection; nor does another filter that still shows the row."""
     call = site.app.call("report")
     made = site.app.schedules.create("lively", call, every("1h"))
     page = open_page(site, "/schedules?search=lively")
@@ -255,7 +255,7 @@ def test_who_was_chosen_stays_chosen_when_a_row_changes(site, open_page):
 
 
 def test_the_rule_is_switched_between_its_ways_without_loss(site, open_page):
-    """UX editor 1: sentence to text and back; what is no sentence says so and stays."""
+    """Sentence to text and back; what is no sentence says so and stays."""
     page = open_page(site, "/schedules/new")
     page.get_by_label("at", exact=True).fill("7:07")
     preview_says(page, "every weekday at 07:07")
@@ -279,7 +279,7 @@ def test_the_rule_is_switched_between_its_ways_without_loss(site, open_page):
 
 
 def test_what_is_wrong_is_told_on_leaving_the_field_and_mended_by_a_button(site, open_page):
-    """UX editor 11: next to the field, with the value that mends it."""
+    """Next to the field, with the value that mends it."""
     page = open_page(site, "/schedules/new")
     zone = page.get_by_label("in the time zone")
     zone.fill("Berln")
@@ -295,7 +295,7 @@ def test_what_is_wrong_is_told_on_leaving_the_field_and_mended_by_a_button(site,
 
 
 def test_the_week_and_the_clock_are_those_of_the_language(site, open_page):
-    """UX editor 15: Sunday first and AM in America, Monday first and 24 hours in Germany."""
+    """Sunday first and AM in America, Monday first and 24 hours in Germany."""
     american = open_page(site, "/schedules/new", locale="en-US")
     german = open_page(site, "/schedules/new", locale="de-DE")
 
@@ -309,7 +309,7 @@ def test_the_week_and_the_clock_are_those_of_the_language(site, open_page):
 
 
 def test_nothing_that_somebody_types_is_ever_run(site, open_page):
-    """L1: in every field, in the preview, the review, the list, the page and its history."""
+    """In every field, in the preview, the review, the list, the page and its history."""
     page = open_page(site, "/schedules/new")
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
@@ -344,7 +344,7 @@ def test_nothing_that_somebody_types_is_ever_run(site, open_page):
 
 
 def test_the_editor_works_without_a_script(site, browser):
-    """U3: each step is a page of the server."""
+    """Each step is a page of the server."""
     context = browser.new_context(java_script_enabled=False, timezone_id="Europe/Paris")
     context.set_default_timeout(WAIT_MS)
     page = context.new_page()
@@ -369,7 +369,7 @@ def _rule(site, name):
 
 
 def test_a_day_is_proven_from_the_page_of_a_schedule(site, open_page):
-    """E6: one page, found from the schedule, that answers for any day."""
+    """One page, found from the schedule, that answers for any day."""
     page = open_page(site)
     schedule = site.app.schedules.get("nightly-report")
     page.goto(f"{site.url}/schedules/{schedule.id}")

@@ -26,7 +26,7 @@ def make(visitor, name="nightly", timetable=None, **policies):
 
 
 def test_a_row_says_what_it_promises_and_how_it_goes(visitor):
-    """UX 14: rule and zone, next three, last result, strip, policies; all in words as well."""
+    """Rule and zone, next three, last result, strip, policies; all in words as well."""
     told = text_of(visitor.get("/schedules"))
     page = visitor.get("/schedules").text
 
@@ -40,7 +40,7 @@ def test_a_row_says_what_it_promises_and_how_it_goes(visitor):
 
 
 def test_a_skipped_occurrence_is_the_last_result_with_its_reason(visitor):
-    """UX editor 13: what was skipped, and why, stands in the row."""
+    """What was skipped, and why, stands in the row."""
     schedule = visitor.app.schedules.get("hourly")
     visitor.app.schedules.skip_next("hourly", reason="by hand")
     visitor.clock.advance("61m")
@@ -51,7 +51,7 @@ def test_a_skipped_occurrence_is_the_last_result_with_its_reason(visitor):
 
 
 def test_a_schedule_says_that_its_owner_is_gone(visitor):
-    """S6: on its page, in the words in which it was paused."""
+    """On its page, in the words in which it was paused."""
     make(visitor, "hers", owner="zoe")
     visitor.app.owners.gone("zoe", reason="left")
     schedule = visitor.app.schedules.get("hers")
@@ -71,7 +71,7 @@ def test_a_schedule_says_that_its_owner_is_gone(visitor):
     ],
 )
 def test_every_filter_stands_in_the_address(visitor, query, names):
-    """UX 5: what is seen can be sent to somebody else."""
+    """What is seen can be sent to somebody else."""
     make(visitor, "a-one", owner="zoe")
     make(visitor, "b-two")
     visitor.app.schedules.pause("b-two", reason="so")
@@ -81,7 +81,7 @@ def test_every_filter_stands_in_the_address(visitor, query, names):
 
 
 def test_a_full_page_stays_light(visitor):
-    """U3: a page of rows with their strips is under 150 kB."""
+    """A page of rows with their strips is under 150 kB."""
     for number in range(45):
         make(visitor, f"a-schedule-with-a-long-name-{number:02}")
         visitor.app.schedules.trigger(f"a-schedule-with-a-long-name-{number:02}")
@@ -92,7 +92,7 @@ def test_a_full_page_stays_light(visitor):
 
 
 def test_one_that_was_just_made_stands_first(visitor):
-    """UX editor 10: the row appears, whatever page it belongs to."""
+    """The row appears, whatever page it belongs to."""
     made = make(visitor, "zz-last")
     page = visitor.get(f"/schedules?made={made.id}").text
 
@@ -101,7 +101,7 @@ def test_one_that_was_just_made_stands_first(visitor):
 
 
 def test_the_ledger_has_a_row_for_every_expected_occurrence(visitor):
-    """UX 16: what ran, what was skipped and why, and what is expected; none twice, none missing."""
+    """What ran, what was skipped and why, and what is expected; none twice, none missing."""
     schedule = visitor.app.schedules.get("hourly")
     visitor.app.schedules.pause("hourly", reason="so")
     visitor.app.schedules.resume("hourly")
@@ -118,7 +118,7 @@ def test_the_ledger_has_a_row_for_every_expected_occurrence(visitor):
 
 
 def test_the_ledger_is_turned_page_by_page_without_a_hole(visitor):
-    """UX 16: the pages together hold every expected occurrence once."""
+    """The pages together hold every expected occurrence once."""
     made = make(visitor, "minutely", every("1m"))
     visitor.clock.advance("70m")
     path, seen = f"/schedules/{made.id}", []
@@ -137,7 +137,7 @@ def test_the_ledger_is_turned_page_by_page_without_a_hole(visitor):
 
 
 def test_what_is_no_instant_is_refused(visitor):
-    """L6: in the address, too."""
+    """In the address, too."""
     made = make(visitor)
 
     assert 422 == visitor.get(f"/schedules/{made.id}?until=soon").status_code
@@ -166,7 +166,7 @@ def test_what_is_no_instant_is_refused(visitor):
     ],
 )
 def test_each_occurrence_has_its_own_word(visitor, verdict, reason, parts, state):
-    """UX 16, 42: what is unknown is not missing, and what is not over has not failed."""
+    """What is unknown is not missing, and what is not over has not failed."""
     run = visitor.app.runs.list(schedule="hourly")[0]
     shown = replace(run, **(parts or {}))
     one = Occurrence(
@@ -184,7 +184,7 @@ def test_each_occurrence_has_its_own_word(visitor, verdict, reason, parts, state
 
 
 def test_a_rule_that_was_denser_before_an_edit_is_shown_as_far_as_it_goes(visitor):
-    """UX 16: a window of months does not list a million minutes."""
+    """A window of months does not list a million minutes."""
     made = make(visitor, "dense", every("1s"))
     visitor.app.schedules.edit(made.id, timetable=cron("0 0 1 1 *"))
 
@@ -192,7 +192,7 @@ def test_a_rule_that_was_denser_before_an_edit_is_shown_as_far_as_it_goes(visito
 
 
 def test_policies_that_nobody_chose_are_shown_as_defaults(visitor):
-    """UX 18: "catch-up latest (default)", and what was chosen without it."""
+    """ "catch-up latest (default)", and what was chosen without it."""
     made = make(visitor, overlap="allow")
     found = {one.label: (one.value, one.is_default) for one in effective_policies(made)}
 
@@ -204,7 +204,7 @@ def test_policies_that_nobody_chose_are_shown_as_defaults(visitor):
 
 
 def test_the_page_explains_the_next_run_and_the_night_of_the_clock_change(visitor):
-    """UX 20, T2: why at that instant, and what DST does to it."""
+    """Why at that instant, and what DST does to it."""
     made = make(visitor)
     told = text_of(visitor.get(f"/schedules/{made.id}"))
 
@@ -214,7 +214,7 @@ def test_the_page_explains_the_next_run_and_the_night_of_the_clock_change(visito
 
 
 def test_a_spread_and_a_skip_are_part_of_the_explanation(visitor):
-    """S8, UX 20: each step that moved the instant is said."""
+    """Each step that moved the instant is said."""
     make(visitor, "spread", jitter="30m")
     visitor.app.schedules.skip_next("spread")
     now = visitor.app.schedules.get("hourly").next_for - timedelta(minutes=30)
@@ -225,7 +225,7 @@ def test_a_spread_and_a_skip_are_part_of_the_explanation(visitor):
 
 
 def test_the_history_shows_before_and_after_and_offers_to_take_it_back(visitor):
-    """UX 19, A1: who, when, why, and each field."""
+    """Who, when, why, and each field."""
     made = make(visitor)
     visitor.app.schedules.edit(made.id, overlap="allow", reason="because")
     page = visitor.get(f"/schedules/{made.id}")
@@ -235,7 +235,7 @@ def test_the_history_shows_before_and_after_and_offers_to_take_it_back(visitor):
 
 
 def test_a_viewer_is_offered_no_orders(visitor):
-    """L1: what one may not do is not shown."""
+    """What one may not do is not shown."""
     made = make(visitor)
     orders = {f"/schedules/{made.id}/pause", f"/schedules/{made.id}/trigger", 'name="chosen"'}
     paths = ("/schedules", f"/schedules/{made.id}")
@@ -250,7 +250,7 @@ def test_a_viewer_is_offered_no_orders(visitor):
 
 
 def test_a_pause_ends_by_itself_at_a_time_on_the_viewers_own_clock(visitor):
-    """S3, UX 15: until when, in the zone that the browser has told."""
+    """Until when, in the zone that the browser has told."""
     made = make(visitor)
     headers = {"Cookie": f"duly_zone=Asia/Tokyo;duly_session={visitor.secret}"}
     fields = {"reason": "so", "until": "2026-04-10T09:00"}
@@ -270,7 +270,7 @@ def test_a_pause_ends_by_itself_at_a_time_on_the_viewers_own_clock(visitor):
     ],
 )
 def test_a_pause_takes_the_words_of_the_command_line(visitor, typed, meant, told):
-    """S3, UX 3, 15: the schedule's clock where no browser has told another; it says until when."""
+    """The schedule's clock where no browser has told another; it says until when."""
     made = make(visitor)
     asked = text_of(visitor.post(f"/schedules/{made.id}/pause", {}))
     visitor.post(f"/schedules/{made.id}/pause", {"reason": "so", "until": typed})
@@ -281,7 +281,7 @@ def test_a_pause_takes_the_words_of_the_command_line(visitor, typed, meant, told
 
 
 def test_a_pause_until_a_word_that_is_none_says_which_there_are(visitor):
-    """L6: in people's words, with the zone that is meant."""
+    """In people's words, with the zone that is meant."""
     made = make(visitor)
     answer = visitor.post(f"/schedules/{made.id}/pause", {"reason": "so", "until": "some day"})
 
@@ -291,7 +291,7 @@ def test_a_pause_until_a_word_that_is_none_says_which_there_are(visitor):
 
 
 def test_what_falls_into_a_pause_is_held_and_the_first_run_after_it_is_named(visitor):
-    """S3, UX 16: nothing in a pause looks as if it ran; what comes after it is expected."""
+    """Nothing in a pause looks as if it ran; what comes after it is expected."""
     made = make(visitor)
     visitor.app.schedules.pause(made.id, reason="so", until="2026-04-06T00:30:00Z")
     paused = visitor.app.schedules.get(made.id)
@@ -310,7 +310,7 @@ def test_what_falls_into_a_pause_is_held_and_the_first_run_after_it_is_named(vis
 
 
 def test_a_pause_stops_what_is_open_when_that_is_asked(visitor):
-    """UX 40: drain, or stop them; and it says how many. Where there are none, nothing is asked."""
+    """Drain, or stop them; and it says how many. Where there are none, nothing is asked."""
     made = make(visitor)
     idle = text_of(visitor.post(f"/schedules/{made.id}/pause", {}))
     dialog = text_of(visitor.get(f"/schedules/{made.id}"))
@@ -331,7 +331,7 @@ def test_a_pause_stops_what_is_open_when_that_is_asked(visitor):
 
 
 def test_a_pause_lets_what_is_open_end_unless_told(visitor):
-    """UX 40: new runs stop, and that is all."""
+    """New runs stop, and that is all."""
     made = make(visitor)
     run = visitor.app.schedules.trigger(made.id)
     visitor.post(f"/schedules/{made.id}/pause", {"reason": "so"})
@@ -341,7 +341,7 @@ def test_a_pause_lets_what_is_open_end_unless_told(visitor):
 
 @pytest.mark.parametrize("verb", ["pause", "delete"])
 def test_without_a_script_a_page_asks_for_the_reason_first(visitor, verb):
-    """S3, UX 38: nothing is done before, and what it does is said."""
+    """Nothing is done before, and what it does is said."""
     made = make(visitor)
     asked = visitor.post(f"/schedules/{made.id}/{verb}", {"version": str(made.version)})
 
@@ -352,7 +352,7 @@ def test_without_a_script_a_page_asks_for_the_reason_first(visitor, verb):
 
 @pytest.mark.parametrize("missed", ["skip", "misfire"])
 def test_resuming_is_a_choice_about_what_was_missed(visitor, missed):
-    """M1: from now on, or by the misfire policy."""
+    """From now on, or by the misfire policy."""
     made = make(visitor)
     visitor.app.schedules.pause(made.id, reason="so")
     page = visitor.get(f"/schedules/{made.id}").text
@@ -364,7 +364,7 @@ def test_resuming_is_a_choice_about_what_was_missed(visitor, missed):
 
 
 def test_a_deleted_schedule_says_until_when_it_can_be_restored(visitor):
-    """S3, UX editor 12: separate from a pause, and it comes back."""
+    """Separate from a pause, and it comes back."""
     made = make(visitor)
     visitor.post(f"/schedules/{made.id}/delete", {"reason": "so", "version": str(made.version)})
     told = text_of(visitor.get(f"/schedules/{made.id}"))
@@ -378,7 +378,7 @@ def test_a_deleted_schedule_says_until_when_it_can_be_restored(visitor):
 
 
 def test_the_next_occurrence_is_skipped_on_record(visitor):
-    """O3, A2: by whom and why."""
+    """By whom and why."""
     made = make(visitor)
     visitor.post(f"/schedules/{made.id}/skip", {"reason": "holiday"})
     entry = visitor.app.schedules.history(made.id, limit=1)[0]
@@ -393,7 +393,7 @@ def frozen(answer):
 
 
 def test_an_order_about_many_touches_the_set_that_was_seen(visitor):
-    """UX 39: what was made or changed meanwhile is left alone, and that is told."""
+    """What was made or changed meanwhile is left alone, and that is told."""
     made = [make(visitor, f"many-{number}") for number in range(3)]
     fields = {"verb": "pause", "chosen": [write_chosen([one]) for one in made]}
     shown = visitor.post("/schedules/chosen", fields)
@@ -415,7 +415,7 @@ def test_an_order_about_many_touches_the_set_that_was_seen(visitor):
 
 
 def test_an_order_about_many_is_taken_back_for_the_same_set(visitor):
-    """UX 38: each as it was left, and no other."""
+    """Each as it was left, and no other."""
     made = [make(visitor, f"many-{number}") for number in range(2)]
     visitor.post("/schedules/chosen/pause", {"chosen": write_chosen(made), "reason": "so"})
     visitor.app.schedules.pause("hourly", reason="its own")
@@ -427,7 +427,7 @@ def test_an_order_about_many_is_taken_back_for_the_same_set(visitor):
 
 
 def test_above_a_hundred_one_types_how_many(visitor):
-    """UX 39: the count is stated, and must be typed."""
+    """The count is stated, and must be typed."""
     for number in range(101):
         make(visitor, f"many-{number:03}")
     shown = visitor.post("/schedules/chosen", {"verb": "pause", "all": "true", "search": "many"})
@@ -452,7 +452,7 @@ def test_above_a_hundred_one_types_how_many(visitor):
     ],
 )
 def test_a_set_that_is_none_is_refused(visitor, path, fields):
-    """L6: with a remedy, and nothing is done."""
+    """With a remedy, and nothing is done."""
     answer = visitor.post(path, fields)
 
     assert 422 == answer.status_code
@@ -460,7 +460,7 @@ def test_a_set_that_is_none_is_refused(visitor, path, fields):
 
 
 def test_a_pause_of_many_needs_a_reason(visitor):
-    """UX 15: on record for each of them."""
+    """On record for each of them."""
     made = make(visitor)
     answer = visitor.post("/schedules/chosen/pause", {"chosen": write_chosen([made])})
 
@@ -469,7 +469,7 @@ def test_a_pause_of_many_needs_a_reason(visitor):
 
 
 def test_of_another_tenant_none_can_be_chosen(visitor):
-    """L2: their ids name nothing here."""
+    """Their ids name nothing here."""
     theirs = visitor.app.within(tenant="theirs", actor="bea")
     secret = theirs.schedules.create("secret", theirs.call("report"), every("1h"))
     visitor.enter("admin", "ours")
@@ -480,7 +480,7 @@ def test_of_another_tenant_none_can_be_chosen(visitor):
 
 
 def test_a_backfill_is_told_apart_in_the_calendar(visitor):
-    """UX 17: a ring, and words in the table beside it."""
+    """A ring, and words in the table beside it."""
     runs = visitor.app.runs.list(schedule="hourly")
     filled = replace(runs[0], lane="backfill", origin="backfill")
     calendar = run_calendar([filled, *runs[1:]], "UTC", runs[0].created_at)

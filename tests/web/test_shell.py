@@ -17,7 +17,7 @@ def focused(page) -> str:
 
 
 def test_everything_is_reached_by_keys(site, open_page):
-    """U3, UX 5: find, help, places, and nothing happens while somebody types."""
+    """Find, help, places, and nothing happens while somebody types."""
     page = open_page(site)
     page.keyboard.press("/")
     found = [focused(page)]
@@ -38,7 +38,7 @@ def test_everything_is_reached_by_keys(site, open_page):
 
 
 def test_the_palette_leads_everywhere_and_gives_the_focus_back(site, open_page):
-    """U3, UX 5: by words, arrows and enter; escape leaves everything as it was."""
+    """By words, arrows and enter; escape leaves everything as it was."""
     page = open_page(site, "/schedules")
     page.get_by_label("Task").focus()
     page.keyboard.press("Control+k")
@@ -59,7 +59,7 @@ def test_the_palette_leads_everywhere_and_gives_the_focus_back(site, open_page):
 
 
 def test_the_theme_is_switched_and_kept(site, open_page):
-    """U3, UX 6: from the system's to the other, and the next page has it."""
+    """From the system's to the other, and the next page has it."""
     page = open_page(site, color_scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
     before = page.evaluate(ground)
@@ -71,7 +71,7 @@ def test_the_theme_is_switched_and_kept(site, open_page):
 
 
 def test_times_are_shown_on_the_clock_that_was_chosen_and_that_is_kept(site, open_page):
-    """UX 2, 3: the schedule's zone, mine, or UTC; the clock of the strip goes on in both."""
+    """The schedule's zone, mine, or UTC; the clock of the strip goes on in both."""
     page = open_page(site, "/schedules", timezone_id="America/New_York")
     page.reload()  # the browser has told its zone by now
     row = page.locator("tr", has_text="nightly-report")
@@ -97,7 +97,7 @@ def seconds(clock: str) -> int:
 
 
 def test_relative_times_go_by_the_stores_clock(site, open_page):
-    """UX 3: a browser whose clock is an hour wrong shows what the server would."""
+    """A browser whose clock is an hour wrong shows what the server would."""
     page = open_page(site, "/health")
     page.context.add_init_script("const wrong = Date.now; Date.now = () => wrong() + 3600_000;")
     page.goto(f"{site.url}/runs")
@@ -119,7 +119,7 @@ def test_relative_times_go_by_the_stores_clock(site, open_page):
 
 @pytest.mark.parametrize("width", [1366, 1920])
 def test_a_light_says_a_sentence_that_can_be_read_or_none(site, open_page, width):
-    """UX 1: where there is no room for some words, the word alone leads to the page of health."""
+    """Where there is no room for some words, the word alone leads to the page of health."""
     page = open_page(site, viewport={"width": width, "height": 800})
     shown = page.evaluate(
         """() => [...document.querySelectorAll(".light")].map((light) => {
@@ -140,7 +140,7 @@ def test_a_light_says_a_sentence_that_can_be_read_or_none(site, open_page, width
 
 
 def test_who_is_in_utc_sees_one_clock(site, open_page):
-    """UX 2: the same time twice tells nothing."""
+    """The same time twice tells nothing."""
     here = open_page(site, timezone_id="UTC").locator(".health .clock time").count()
     there = open_page(site, timezone_id="Asia/Tokyo").locator(".health .clock time").count()
 
@@ -148,7 +148,7 @@ def test_who_is_in_utc_sees_one_clock(site, open_page):
 
 
 def test_on_a_phone_the_words_under_a_drawing_stand_apart(site, open_page):
-    """UX 7, 11: labels of the lateness axis do not overlap."""
+    """Labels of the lateness axis do not overlap."""
     page = open_page(site, "/overview/lateness", viewport={"width": 390, "height": 800})
     spans = page.evaluate(
         """() => [...document.querySelectorAll(".histogram text")]

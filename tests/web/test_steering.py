@@ -19,7 +19,7 @@ PHONE = {"width": 390, "height": 800}
 
 
 def test_on_a_phone_a_pause_lets_what_is_active_end_or_asks_it_to_stop(work, open_page):
-    """S3, UX 7, 40: how many are active, what becomes of them, and that is what happens."""
+    """How many are active, what becomes of them, and that is what happens."""
     app = work.app
     page = open_page(work.site, viewport=PHONE)
     found: dict[str, tuple[str, str]] = {}
@@ -43,7 +43,7 @@ def test_on_a_phone_a_pause_lets_what_is_active_end_or_asks_it_to_stop(work, ope
 
 
 def test_a_backfill_is_made_as_it_was_planned_or_not_at_all(work, open_page):
-    """M2, UX 33, 34, 35: a plan that has changed is refused; order, pace and lane are as ordered."""
+    """A plan that has changed is refused; order, pace and lane are as ordered."""
     app = work.app
     made = work.schedule("holes")
     app.schedules.pause(made.id, reason="test")
@@ -77,7 +77,7 @@ def test_a_backfill_is_made_as_it_was_planned_or_not_at_all(work, open_page):
 def test_the_editor_keeps_the_policies_that_are_chosen_and_previews_as_the_api_does(
     work, open_page
 ):
-    """U2, T5, UX editor 5, 6, 17: what the cards say is what is stored; one engine for all."""
+    """What the cards say is what is stored; one engine for all."""
     page = open_page(work.site, "/schedules/new")
     page.get_by_label("Name", exact=True).fill("chosen-terms")
     page.get_by_label("Task", exact=True).select_option("report")
@@ -105,7 +105,7 @@ def test_the_editor_keeps_the_policies_that_are_chosen_and_previews_as_the_api_d
 
 
 def test_the_focus_goes_to_what_is_wrong_and_back_from_a_dialog(work, open_page):
-    """U3, UX 43, editor 11: a form that is refused leads to its summary, Esc to where one was."""
+    """A form that is refused leads to its summary, Esc to where one was."""
     made = work.schedule("focused")
     page = open_page(work.site, "/schedules/new", reduced_motion="reduce")
     page.locator(".editor-aside").get_by_role("button", name="Review").click()

@@ -27,7 +27,7 @@ def numbers(texts, pattern):
 
 
 def test_each_light_tells_of_its_own_side_and_what_is_missing_leads_to_a_plan(work, open_page):
-    """V4, UX 1, 32: doubt is no matter of dispatching; time in which nobody fires is."""
+    """Doubt is no matter of dispatching; time in which nobody fires is."""
     run = work.run("settle")
     made = work.schedule("unfired", rule="10m")
     page = open_page(work.site, "/health")
@@ -57,7 +57,7 @@ def test_each_light_tells_of_its_own_side_and_what_is_missing_leads_to_a_plan(wo
 
 
 def test_every_tile_leads_to_as_many_as_it_counts(work, open_page):
-    """UX 9: the list behind a number has so many rows, on this page or the next ones."""
+    """The list behind a number has so many rows, on this page or the next ones."""
     for task in ("fail", "fetch", "settle", "remind"):
         work.run(task, **({"class_id": 1} if task == "remind" else {}))
     work.clock.advance("20m")  # what waits begins late
@@ -86,7 +86,7 @@ def test_every_tile_leads_to_as_many_as_it_counts(work, open_page):
 
 
 def test_the_timeline_and_both_sides_tell_what_was_fired_from_what_was_useful(own_work, open_page):
-    """V4, UX 8, 10: what fails is fired and not useful; past, now and future stand in that order."""
+    """What fails is fired and not useful; past, now and future stand in that order."""
     work, app = own_work, own_work.app
     fails = app.schedules.create("0-fails", app.call("fail"), every("10m"))
     useful = app.schedules.create("0-useful", app.call("report"), every("10m"))
@@ -128,7 +128,7 @@ def test_the_timeline_and_both_sides_tell_what_was_fired_from_what_was_useful(ow
 
 
 def test_lateness_and_the_age_of_a_queue_are_those_of_what_waited(work, open_page):
-    """V1, UX 11, 12, 22, 26: a run that waited twenty minutes says so wherever it is told of."""
+    """A run that waited twenty minutes says so wherever it is told of."""
     app = work.app
     app.queues.pause("slow", reason="the press is cleaned")
     made = app.schedules.create("0-waits", app.call("report"), cron("0 0 1 1 *"), queue="slow")
@@ -157,7 +157,7 @@ def test_lateness_and_the_age_of_a_queue_are_those_of_what_waited(work, open_pag
 
 
 def test_a_herd_is_found_and_the_editor_leads_out_of_it(work, open_page):
-    """U2, UX 13, editor 2: the fullest minute by name, a quieter one offered, and taken."""
+    """The fullest minute by name, a quieter one offered, and taken."""
     app = work.app
     for number in range(7):
         app.schedules.create(f"z-herd-{number}", app.call("report"), cron("0 4 * * *", tz="UTC"))
@@ -187,7 +187,7 @@ def test_a_herd_is_found_and_the_editor_leads_out_of_it(work, open_page):
 def test_a_policy_is_called_a_default_until_somebody_chooses_and_clock_changes_are_explained(
     work, open_page
 ):
-    """S4, T2, UX 18, 20: what holds, who chose it, and why the next run is when it is."""
+    """What holds, who chose it, and why the next run is when it is."""
     app = work.app
     rule = cron("30 2 * * 0", tz="Europe/Berlin")
     made = app.schedules.create("sundays", app.call("report"), rule)
@@ -208,7 +208,7 @@ def test_a_policy_is_called_a_default_until_somebody_chooses_and_clock_changes_a
 
 
 def test_a_retry_has_a_higher_fence_and_a_run_is_copied_whole(work, open_page):
-    """R4, A3, UX 21, 24, 25, 27: each lease its own fence; what is copied is what the API says."""
+    """Each lease its own fence; what is copied is what the API says."""
     run = work.run("fetch")
     work.app.runs.retry(run.id, reason="now")
     work.clock.advance("5s")
@@ -233,7 +233,7 @@ def test_a_retry_has_a_higher_fence_and_a_run_is_copied_whole(work, open_page):
 
 
 def test_unknown_has_a_word_a_shape_and_a_colour_that_no_failure_has(work, open_page):
-    """E4, UX 42, 43: told apart by any one of them alone."""
+    """Told apart by any one of them alone."""
     runs = [work.run("settle"), work.run("fail")]
     page = open_page(work.site, "/runs")
     looks = [
@@ -248,7 +248,7 @@ def test_unknown_has_a_word_a_shape_and_a_colour_that_no_failure_has(work, open_
 
 
 def test_what_is_found_and_filtered_stands_in_the_address(work, open_page):
-    """U3, UX 5: the slash finds by name; whoever is sent the address sees the same rows."""
+    """The slash finds by name; whoever is sent the address sees the same rows."""
     work.schedule("needle-in-hay")
     runs = [work.run("fail"), work.run("digest")]
     page = open_page(work.site)

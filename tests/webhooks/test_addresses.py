@@ -1,4 +1,4 @@
-"""Where a webhook may not go: hostile URLs, special networks, and the operator's exceptions (L3)."""
+"""Where a webhook may not go: hostile URLs, special networks, and the operator's exceptions."""
 
 from __future__ import annotations
 

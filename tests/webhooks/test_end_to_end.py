@@ -1,4 +1,4 @@
-"""From a promise to its record: webhooks and secrets through a worker and a real store (L3, L4)."""
+"""From a promise to its record: webhooks and secrets through a worker and a real store."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_webhook_to_a_private_address_is_dead_and_says_why(house, receive):
 
 
 def test_a_receiver_that_is_gone_has_its_schedule_paused(house, receive):
-    """S6: it has said that it wants no more, and is called no more."""
+    """It has said that it wants no more, and is called no more."""
 
     async def gone(request):
         return web.Response(status=410)
@@ -159,7 +159,7 @@ def test_a_receiver_that_asks_to_wait_is_waited_for(house, receive):
     ],
 )
 def test_an_unsafe_webhook_is_sent_again_only_where_it_was_refused(house, receive, status, state):
-    """E2, INV-11: all of it is one effect; a receiver that failed may have done it."""
+    """INV-11: all of it is one effect; a receiver that failed may have done it."""
 
     async def answer(request):
         return web.Response(status=status)
@@ -176,7 +176,7 @@ def test_an_unsafe_webhook_is_sent_again_only_where_it_was_refused(house, receiv
 
 
 def test_an_unsafe_webhook_that_found_nobody_is_sent_again(house, receive):
-    """E2: nothing was sent."""
+    """Nothing was sent."""
     with socket.socket() as silent:  # bound, so that nothing else listens there
         silent.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -189,7 +189,7 @@ def test_an_unsafe_webhook_that_found_nobody_is_sent_again(house, receive):
 
 
 def test_a_secret_is_nowhere_in_the_store_whatever_code_and_receivers_do_with_it(house, receive):
-    """L4: looked for in every byte that was written."""
+    """Looked for in every byte that was written."""
 
     async def echo(request):
         return web.Response(status=500, text=f"{request.headers['Authorization']} {KEY}")

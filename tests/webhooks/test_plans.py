@@ -1,4 +1,4 @@
-"""What a program says about a webhook, and what it is told when that can't be (L6)."""
+"""What a program says about a webhook, and what it is told when that can't be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that lead elsewhere when they are looked up again (L3): looked up once, and pinned."""
+"""Names that lead elsewhere when they are looked up again: looked up once, and pinned."""
 
 from __future__ import annotations
 

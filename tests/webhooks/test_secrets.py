@@ -1,4 +1,4 @@
-"""Secrets by reference: the value is nowhere but where it is used (L4)."""
+"""Secrets by reference: the value is nowhere but where it is used."""
 
 from __future__ import annotations
 
@@ -126,14 +126,14 @@ BASE_64 = "dG9rZW4+YWJj/2RlZmdoaWo"
     ],
 )
 def test_what_is_secret_in_a_value_is_hidden_by_itself_and_however_it_is_written(value, seen):
-    """L4: receivers repeat the token without "Bearer", a query quotes it, a log encodes it."""
+    """Receivers repeat the token without "Bearer", a query quotes it, a log encodes it."""
     left = hidden(value, f"you sent <{seen}>.")
 
     assert "you sent <***>." == left.replace("=", "")
 
 
 def test_a_secret_is_recognised_at_the_beginning_of_more_in_base64():
-    """L4: what is encoded together with it changes its last characters only."""
+    """What is encoded together with it changes its last characters only."""
     left = hidden("pa55w0rd-of-joe!", b64encode(b"pa55w0rd-of-joe!:and more").decode())
 
     assert left.startswith("***")
@@ -285,7 +285,7 @@ def test_a_receiver_that_fails_with_a_secret_in_its_words_does_not_spread_it(rec
 
 
 def test_a_token_is_hidden_where_it_is_repeated_without_its_scheme(receive, sender, monkeypatch):
-    """L4: and where the answer is cut before it ends."""
+    """And where the answer is cut before it ends."""
 
     async def complain(request):
         token = request.headers["Authorization"].removeprefix("Bearer ")

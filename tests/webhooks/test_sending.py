@@ -1,4 +1,4 @@
-"""What is sent, what an answer means, and what a receiver can't do to a worker (L3, R7, E7)."""
+"""What is sent, what an answer means, and what a receiver can't do to a worker."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ended(receive, sender, answer, **options):
 
 
 def test_a_webhook_says_what_it_is_about_and_which_attempt_it_is(receive, sender):
-    """E7: the id of its line's first run is the idempotency key."""
+    """The id of its line's first run is the idempotency key."""
     receiver = receive()
     end = sender(receiver.place).send(f"{receiver.url}?a=1")
     [seen] = receiver.seen
@@ -112,14 +112,14 @@ def test_any_other_status_is_a_failure_that_is_tried_again(receive, sender, stat
     [(302, False), (400, False), (404, False), (429, True), (500, True), (503, True), (599, True)],
 )
 def test_only_who_is_broken_or_overloaded_has_not_answered(receive, sender, status, is_broken):
-    """B2: a receiver that says no is there, and its breaker stays closed."""
+    """A receiver that says no is there, and its breaker stays closed."""
     end = ended(receive, sender, answering(status))
 
     assert is_broken is not is_answered(end)
 
 
 def test_who_can_not_be_connected_to_has_not_answered(sender):
-    """B2: nor has one that lets a call wait for longer than it may."""
+    """Nor has one that lets a call wait for longer than it may."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -142,7 +142,7 @@ def test_who_can_not_be_connected_to_has_not_answered(sender):
     ],
 )
 def test_a_receiver_may_say_when_to_try_again(receive, sender, status, said, after_us):
-    """R3: Retry-After, in seconds or as a date, from a second to a day."""
+    """Retry-After, in seconds or as a date, from a second to a day."""
     end = ended(receive, sender, answering(status, Retry_After=said))
 
     assert isinstance(end, Failed)
@@ -162,7 +162,7 @@ def test_a_retry_after_that_says_nothing_leaves_it_to_the_backoff(receive, sende
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_a_failure_and_nothing_is_followed(receive, sender, status):
-    """L3: not even to an address that is allowed."""
+    """Not even to an address that is allowed."""
     other = receive()
     receiver = receive(answering(status, Location=other.url))
     end = sender(receiver.place, other.place).send(receiver.url)
@@ -225,7 +225,7 @@ def test_a_status_line_that_comes_byte_by_byte_ends_with_the_webhooks_own_time(r
 
 
 def test_a_webhook_that_was_not_connected_in_time_was_not_sent(sender):
-    """E2: an unsafe one may be tried again, whichever of its limits was over first."""
+    """An unsafe one may be tried again, whichever of its limits was over first."""
 
     async def hanging(host, port):
         await asyncio.Event().wait()
@@ -343,7 +343,7 @@ def test_a_name_that_does_not_exist_is_a_failure_that_is_tried_again(sender):
 
 
 def test_a_proxy_of_the_environment_is_not_used(receive, sender, monkeypatch):
-    """L3: a variable must not send webhooks elsewhere."""
+    """A variable must not send webhooks elsewhere."""
     proxy, receiver = receive(), receive()
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, f"http://{proxy.place}")
@@ -413,7 +413,7 @@ def test_headers_of_the_program_go_along(receive, sender):
 
 @pytest.mark.parametrize("how", ["ask", "insist"])
 def test_a_request_can_be_dropped(receive, sender, how):
-    """B3: cancelling ends it at once."""
+    """Cancelling ends it at once."""
 
     async def never(request):
         await receiver.until_over()

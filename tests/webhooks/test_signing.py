@@ -1,4 +1,4 @@
-"""Signatures: by the standard's own library and by an independent computation (L3)."""
+"""Signatures: by the standard's own library and by an independent computation."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_signature_is_what_the_standard_says(receive, sender):
 
 
 def test_attempts_of_one_run_share_the_id_and_differ_in_time_and_signature(receive, sender):
-    """E7: the receiver can tell a repetition, and refuse a replay."""
+    """The receiver can tell a repetition, and refuse a replay."""
     receiver = receive()
     sending = sender(receiver.place)
     first = claimed_run()

@@ -1,4 +1,4 @@
-"""What runs are looked for by is the same for everybody who looks (A4, U4)."""
+"""What runs are looked for by is the same for everybody who looks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACES = {
 
 @each_row("place", PLACES)
 def test_each_place_knows_every_term_and_no_other(place):
-    """A4: by schedule, state, time, key, error and the rest, wherever one looks."""
+    """By schedule, state, time, key, error and the rest, wherever one looks."""
     names, besides = PLACES[place]
     known = {CALLED.get(name, name) for name in names}
 

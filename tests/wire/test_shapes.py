@@ -1,4 +1,4 @@
-"""What goes over the wire says all that the client's views say, and nothing else (A4, U4)."""
+"""What goes over the wire says all that the client's views say, and nothing else."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def views() -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_shape_says_what_its_view_says(views, name):
-    """U4: over the wire a thing has the fields that --json shows, and the same values."""
+    """Over the wire a thing has the fields that --json shows, and the same values."""
     view = views[name]
 
     shape = SHAPES[name].from_view(view)
@@ -259,7 +259,7 @@ def test_a_shape_says_what_its_view_says(views, name):
 
 
 def test_a_selection_of_schedules_says_what_its_view_says():
-    """A1: it is the same view as that of runs, of other things."""
+    """It is the same view as that of runs, of other things."""
     app = duly.App("memory:")
 
     @app.task
@@ -275,7 +275,7 @@ def test_a_selection_of_schedules_says_what_its_view_says():
 
 
 def test_every_view_has_a_shape_or_a_reason():
-    """A4: what the library can show, the API can show."""
+    """What the library can show, the API can show."""
     found = {
         name
         for module in pkgutil.iter_modules(duly.client.__path__, "duly.client.")
@@ -287,14 +287,14 @@ def test_every_view_has_a_shape_or_a_reason():
 
 
 def test_no_two_shapes_have_the_same_name():
-    """A4: the document of the API names them without their modules."""
+    """The document of the API names them without their modules."""
     names = [shape.__name__ for shape in shapes()]
 
     assert sorted(set(names)) == sorted(names)
 
 
 def test_what_is_asked_for_is_read_whole():
-    """L6: a misspelt field is refused, whatever the shape."""
+    """A misspelt field is refused, whatever the shape."""
     for shape in shapes():
         if issubclass(shape, Asked):
             assert shape.__struct_config__.forbid_unknown_fields, shape

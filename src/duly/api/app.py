@@ -309,7 +309,7 @@ class Api:
         return front.stream(watching)
 
     async def _metrics(self, request: Request) -> Response:
-        """Answer with the numbers of the whole store, to a token of every tenant (V2, L2)."""
+        """Answer with the numbers of the whole store, to a token of every tenant."""
         door = self.front.door_for(request)
         known = await self.front.in_thread(door.who, request.method, request.headers)
         self.front.admit(known, Scope.READ)
@@ -345,7 +345,7 @@ def _do(route: Route, received: ApiRequest, order: KeyedRequest | None) -> KeptA
 
 
 def _do_heard(route: Route, received: ApiRequest, order: KeyedRequest | None) -> KeptAnswer:
-    """Carry a request out, below the span that whoever asks tells of (V2)."""
+    """Carry a request out, below the span that whoever asks tells of."""
     from duly.telemetry.otel import heard_from
 
     with heard_from(received.headers):

@@ -21,7 +21,7 @@ class IdempotentOrder:
     """When it was begun first, in microseconds by the store's clock."""
 
     def ids(self, count: int) -> list[UUID]:
-        """Return ids that are the same whenever the order is given again (D1).
+        """Return ids that are the same whenever the order is given again.
 
         Their front is when it was begun, as in every id: they sort by time.
         """

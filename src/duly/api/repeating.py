@@ -2,7 +2,7 @@
 
 The key is announced in the store before anything is done, and the answer kept afterwards. If the
 process dies in between, whoever gives the order again after a minute carries it out anew, under the
-same ids, so that what was made already is found and not made twice (D1). An order that makes
+same ids, so that what was made already is found and not made twice. An order that makes
 nothing with an id and does more each time, such as to skip the next occurrence, is not carried out
 anew: nobody knows whether it was, and whoever gives it can look.
 """

@@ -270,7 +270,7 @@ def version_tag(version: int) -> str:
 
 
 def require_version(header: int | None, body: int | None, *, is_any: bool = False) -> int | None:
-    """Return the version that an edit is based on; without one it could overwrite unseen (S4)."""
+    """Return the version that an edit is based on; without one it could overwrite unseen."""
     if header is not None and body is not None and header != body:
         raise UsageError("version", body, f"is not If-Match's, {header}", "give one of them")
     found = body if header is None else header

@@ -1,7 +1,7 @@
 """App: tasks, declared schedules, nouns, access, services; demo controls.
 
 A command that this worker may not run is nothing it knows: its runs are left to a worker that may,
-as those are whose code it lacks (L5, S6).
+as those are whose code it lacks.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class Employing:
 
     @property
     def retention(self) -> Retention:
-        """How long history is kept, as the settings say, and $DULY_RETENTION over them (D6)."""
+        """How long history is kept, as the settings say, and $DULY_RETENTION over them."""
         said = split_terms(os.environ.get(RETENTION_VARIABLE, ""))
         return read_retention((*self.settings.retention, *said))
 
@@ -341,7 +341,7 @@ class Guarding:
             ...
 
     def grant_access(self, role: str, *, undo: bool = False, dry_run: bool = False) -> list[str]:
-        """Give a role of PostgreSQL what `duly server` needs, for one tenant at a time (L2).
+        """Give a role of PostgreSQL what `duly server` needs, for one tenant at a time.
 
         Return the statements. With `undo` its rights are taken back; with `dry_run` nothing is run.
         """
@@ -579,7 +579,7 @@ class App(AutocommitSession, Declaring, Employing, Guarding):
         return found
 
     def prove(self, schedule: Reference, day: date | str) -> Proof:
-        """Say of each occurrence on a day whether all that it was to do is done, once (E6)."""
+        """Say of each occurrence on a day whether all that it was to do is done, once."""
         return self._proving.prove(schedule, day)
 
     def reconcile(self, *, prune: bool = False, dry_run: bool = False) -> Reconciliation:
@@ -679,7 +679,7 @@ class App(AutocommitSession, Declaring, Employing, Guarding):
         return load_status(self._caller, name, with_stale=with_stale, is_own=own)
 
     def health(self, found: Status | None = None, queues: Sequence[Queue] | None = None) -> Health:
-        """Say in two lights, never merged, whether time is kept and whether work gets done (V4).
+        """Say in two lights, never merged, whether time is kept and whether work gets done.
 
         By a whole status and queues that were just read, or by new ones.
         """

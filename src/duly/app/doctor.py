@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duly.store.ports.maintenance import Migration
 
 SKEW_MAX = timedelta(milliseconds=100)
-"""Beyond this a dispatcher stops firing (F7)."""
+"""Beyond this a dispatcher stops firing."""
 DISK_LOW_BYTES = 1 << 30
 """Less than this is worth knowing: a busy store's log may grow by as much before it is folded;"""
 DISK_SCARCE_BYTES = 64 << 20

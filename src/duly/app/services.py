@@ -11,7 +11,7 @@ They run in the process of a dispatcher and in that of a server, so that somebod
 either is there; one of all has the watch. Neither thread is ever waited for by who fires or serves.
 
 In the all-in-one modes the dispatcher runs in this process and the worker in a supervised one: what
-a task's code does to its process is nothing to the dispatcher (R10).
+a task's code does to its process is nothing to the dispatcher.
 """
 
 from __future__ import annotations

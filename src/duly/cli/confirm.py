@@ -1,7 +1,7 @@
 """Confirmation, undo lines, orders about frozen sets.
 
 What is shown is the store's: which things, as of when, what an order would do to each. Whoever
-looks with --dry-run is told the id of the set, and may order just that by --selection (A1, UX 39).
+looks with --dry-run is told the id of the set, and may order just that by --selection.
 """
 
 from __future__ import annotations

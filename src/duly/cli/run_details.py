@@ -215,7 +215,7 @@ def story_json(app: App, run: Run) -> dict[str, Any]:
 def steps(
     run: Run, attempts: Sequence[Attempt], checks: Sequence[Check] = ()
 ) -> list[tuple[str, datetime | None]]:
-    """Return each recorded fact apart with its time (R2); claims and starts of the last attempt."""
+    """Return each recorded fact apart with its time; claims and starts of the last attempt."""
     last = attempts[-1] if attempts else None
     is_apart = last is not None and last.is_apart_from(run)
     checked = "verified" if not checks else checks[-1].verdict

@@ -1,7 +1,7 @@
 """Orders about runs: run cancel, retry, discard, edit, rerun, skip.
 
 Which runs a filter finds is shown and frozen before anything is done: the order touches these and
-no others, whatever becomes of others meanwhile (A1).
+no others, whatever becomes of others meanwhile.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def _told(app: App, rule: Timetable, before: Timetable | None) -> dict[str, Any]
 
 
 def _print_rule(app: App, name: str, rule: Timetable, before: Timetable | None) -> None:
-    """Say when it will run, with what it was (T5)."""
+    """Say when it will run, with what it was."""
     print_line((f"{name}: {rule.describe()}", "bold"))
     if before is not None and before != rule:
         print_line(f"before: {before.describe()}")

@@ -28,7 +28,7 @@ def local_text(schedule: Schedule, instant: datetime | None) -> str:
 
 
 def print_next(app: App, timetable: Timetable, after: datetime | None = None) -> None:
-    """Print the next occurrences, in local time and UTC (T5)."""
+    """Print the next occurrences, in local time and UTC."""
     now = app.schedules.preview(timetable, n=1).after
     start = now if after is None else max(now, after)
     found = preview(timetable, start, NEXT_SHOWN)
@@ -67,7 +67,7 @@ def print_result(schedule: Schedule, **more: Any) -> None:  # noqa: ANN401 - JSO
 
 
 def print_warning(schedule: Schedule) -> None:
-    """Print what somebody should look into, if there is anything (O2)."""
+    """Print what somebody should look into, if there is anything."""
     if schedule.warning is not None:
         remedy = "make it faster or rarer, or choose what then happens with --overlap"
         print_line(("warning: ", "bold yellow"), f"{schedule.name}: {schedule.warning}; {remedy}")

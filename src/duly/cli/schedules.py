@@ -167,7 +167,7 @@ def last_ends_cells(schedule: Schedule, now: datetime) -> tuple[str, ...]:
 def _cell(ends: Endings, ending: Ending | None, now: datetime) -> str:
     if ending is not None:
         return relative_text(now, ending.at)
-    # What went before is no longer kept: nobody can say that there was none (D6).
+    # What went before is no longer kept: nobody can say that there was none.
     return "-" if ends.unknown_through is None else "unknown"
 
 
@@ -335,7 +335,7 @@ def _span(start: str, end: str) -> list[tuple[str, str]]:
 
 
 def _share(schedule: Schedule) -> str:
-    """Say which part of the time between two occurrences a run takes (O2)."""
+    """Say which part of the time between two occurrences a run takes."""
     times = schedule.run_times
     return "-" if times is None or times.ratio is None else share_text(times.ratio)
 
@@ -428,7 +428,7 @@ def _overlaps(schedule: Schedule) -> str:
 
 
 def _run_time(schedule: Schedule) -> str:
-    """Say how long runs take, beside how long they may (O2)."""
+    """Say how long runs take, beside how long they may."""
     times = schedule.run_times
     if times is None or times.usual is None:
         return "no run is over yet"

@@ -152,7 +152,7 @@ def _light(findings: Sequence[object]) -> tuple[str, str]:
 
 
 def _print_health(health: Health) -> None:
-    # Two lights, side by side: punctual triggers say nothing about the work (V4).
+    # Two lights, side by side: punctual triggers say nothing about the work.
     print_line("triggers: ", _light(health.dispatch), "   work: ", _light(health.work))
     for note in health.notes:
         print_line(("note: ", "bold yellow"), str(note))
@@ -761,7 +761,7 @@ def _vitals_light(told: Json) -> str:
 
 
 def _none(told: Json) -> str:
-    # What went before was not looked at or is not kept: nobody can say that there was none (D6).
+    # What went before was not looked at or is not kept: nobody can say that there was none.
     through = told["unknown_through"]
     return "none on record" if through is None else f"none on record since {through}"
 

@@ -1,4 +1,4 @@
-"""Alerts in a program's hands: what is wrong, who was told, and what people say about it (V3)."""
+"""Alerts in a program's hands: what is wrong, who was told, and what people say about it."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step of a run's progress (R2)."""
+    """One step of a run's progress."""
 
     fence: int
     at: datetime

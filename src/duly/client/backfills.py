@@ -1,4 +1,4 @@
-"""Backfills in a program's hands: plan what is missing, have it made, and steer that (M2)."""
+"""Backfills in a program's hands: plan what is missing, have it made, and steer that."""
 
 from __future__ import annotations
 

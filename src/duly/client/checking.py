@@ -1,4 +1,4 @@
-"""Checks in a program's hands: a task's own look at what its runs have brought about (E6)."""
+"""Checks in a program's hands: a task's own look at what its runs have brought about."""
 
 from __future__ import annotations
 

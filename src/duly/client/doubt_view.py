@@ -1,4 +1,4 @@
-"""What is known of a run in doubt, as people see it: effects, checks, and what is safest (E5)."""
+"""What is known of a run in doubt, as people see it: effects, checks, and what is safest."""
 
 from __future__ import annotations
 

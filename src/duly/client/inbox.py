@@ -1,7 +1,7 @@
 """Runs in doubt: what is safest, deciding, checks, settled effects.
 
 The ledger says what the attempt could tell. Who has looked since, a person or a check, settles the
-run and not the entry: so that is read from the trail of decisions and shown next to it (E5, R2).
+run and not the entry: so that is read from the trail of decisions and shown next to it.
 
 What is advised follows from what is on record; what is chosen is a person's, with a reason. A
 choice that may do something a second time is confirmed by giving the run's id once more.
@@ -196,7 +196,7 @@ class Inbox:
         return self._caller.store.get_scope(RunId(self._runs.get(run).id.bytes))
 
     def line(self, run: RunReference) -> tuple[Run, ...]:
-        """Return a run, those that repeat it, and the one that it repeats, oldest first (A3)."""
+        """Return a run, those that repeat it, and the one that it repeats, oldest first."""
         found = self._runs.get(run)
         first = found if found.root == found.id else self._first(found)
         # What checks a run has its root as well, and repeats nothing.

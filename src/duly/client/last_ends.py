@@ -1,4 +1,4 @@
-"""How a schedule's newest runs ended, as people and programs see it (V1)."""
+"""How a schedule's newest runs ended, as people and programs see it."""
 
 from __future__ import annotations
 

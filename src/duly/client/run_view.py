@@ -126,7 +126,7 @@ class Run:
 
     @property
     def idempotency_key(self) -> str:
-        """What to give to others, so that they recognise a repetition (E7).
+        """What to give to others, so that they recognise a repetition.
 
         It is the id of the first run of the line, the same for all attempts, and for repairs. What
         a plain rerun does is meant to be done once more: it has its own.
@@ -163,7 +163,7 @@ class Run:
         return read_stored(self.lent("resume_from").saved(read_partition(partition)))
 
     def begin_effects(self) -> None:
-        """Take a durable permission for all that the attempt does from now on (E2).
+        """Take a durable permission for all that the attempt does from now on.
 
         An unsafe task that is lost after this is not tried again: nobody knows what it did.
         """
@@ -177,13 +177,13 @@ class Run:
         return effect_of(self.lent("effect"), self.label, key)
 
     def once(self, key: str, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Call a function once in the life of the run; later its kept result is returned (E3)."""
+        """Call a function once in the life of the run; later its kept result is returned."""
         call = partial(function, *args, **options)
         result: T = once(self.lent("once"), self.label, key, call)
         return result
 
     def transaction(self, limit: Delay | None = None) -> AbstractContextManager[TaskTransaction]:
-        """Write to tables of yours beside Duly's: `with run.transaction() as tx:` (E4).
+        """Write to tables of yours beside Duly's: `with run.transaction() as tx:`.
 
         When the block ends well its rows and the run's success are committed together; else neither
         is. For tasks with effects="transactional", once in an attempt, and the last thing it does:
@@ -194,7 +194,7 @@ class Run:
         return transaction_of(live, self.lending, limit)
 
     def expect(self, items: int | Iterable[str]) -> None:
-        """Say how much there is to do: a number of items, or their names (E6)."""
+        """Say how much there is to do: a number of items, or their names."""
         self.lent("expect").note_scope(read_expected(items))
 
     def done(self, *items: str) -> None:

@@ -340,7 +340,7 @@ class Runs:
         cursor: str | None = None,
         **filters: Any,  # noqa: ANN401 - as `list` has them
     ) -> Page[Run]:
-        """Return a page of the runs that `list` would return, at a bounded price (A4).
+        """Return a page of the runs that `list` would return, at a bounded price.
 
         It may be shorter than asked while there is more: go on with its `next_cursor`, and with
         the same filters, until there is none.

@@ -145,7 +145,7 @@ class SkippedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
-    """One expected occurrence of a schedule, and what became of it (M1)."""
+    """One expected occurrence of a schedule, and what became of it."""
 
     scheduled_for: datetime
     label: str

@@ -1,6 +1,6 @@
 """Carries out an order about a schedule: read, decide, apply if unchanged, else again.
 
-The decisions are in domain/schedule_changes.py; the store applies one by compare-and-set (S4).
+The decisions are in domain/schedule_changes.py; the store applies one by compare-and-set.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def read_definition(
 ) -> Definition:
     """Read the template of a new schedule; refuse what is not known.
 
-    An `H` of cron that was left open is spread by the schedule's name (T4).
+    An `H` of cron that was left open is spread by the schedule's name.
     """
     unknown = [name for name in policies if name not in POLICIES]
     if unknown:

@@ -69,10 +69,10 @@ class Schedule:
     updated_at: datetime
     updated_by: str
     run_times: RunTimes | None = field(default=None, compare=False)
-    """How long its runs take, beside how long they may: where somebody asked about it (O2)."""
+    """How long its runs take, beside how long they may: where somebody asked about it."""
 
     last_ends: Endings | None = field(default=None, compare=False)
-    """How its newest runs ended: where somebody asked about it (V1)."""
+    """How its newest runs ended: where somebody asked about it."""
 
     @property
     def last_success_at(self) -> datetime | None:
@@ -107,7 +107,7 @@ class Schedule:
         return text
 
     def upcoming(self, n: int = 3) -> tuple[PreviewedOccurrence, ...]:
-        """Return its next occurrences in local time and UTC; none unless it is active (T5)."""
+        """Return its next occurrences in local time and UTC; none unless it is active."""
         if self.next_for is None:
             return ()
         after = self.next_for - MICROSECOND
@@ -115,7 +115,7 @@ class Schedule:
 
     @property
     def next_after_pause(self) -> datetime | None:
-        """The first occurrence once its pause ends by itself; None where it does not (S3)."""
+        """The first occurrence once its pause ends by itself; None where it does not."""
         if self.status != "paused" or self.resume_at is None:
             return None
         return self.timetable.next(self.resume_at - timedelta(microseconds=1))

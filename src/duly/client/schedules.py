@@ -248,7 +248,7 @@ class ScheduleQueries:
         return {UUID(bytes=one): listed for one, listed in found.items()}
 
     def preview(self, timetable: Timetable, after: Instant | None = None, n: int = 3) -> Preview:
-        """Show what a timetable would do next: local time, zone and UTC (T5)."""
+        """Show what a timetable would do next: local time, zone and UTC."""
         shown = read_timetable(timetable)
         at = self._caller.store.now() if after is None else read_instant("after", after)
         return preview(shown, from_microseconds(at), n)
@@ -455,7 +455,7 @@ class Schedules(ScheduleQueries):
         """Run it now, besides its timetable: also while it is paused, not when it is deleted.
 
         While an earlier run is open its overlap policy holds for this one as well; `overlap` is
-        another policy for this one run, on record (O3); a Conflict if it would be skipped. The
+        another policy for this one run, on record; a Conflict if it would be skipped. The
         same `id` given again is the same order.
         """
         seen = self._seen(schedule)

@@ -10,7 +10,7 @@ Who orders something about many runs looks first. What was looked at is frozen i
 id, so that the order touches these runs and no others, whatever has happened between the two.
 
 An order touches each of them only if nobody has changed it since; what is made meanwhile is not in
-the set (A1).
+the set.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Status and health of a store, findings of a schedule.
 
-Each finding is one sentence with what to do about it (V4).
+Each finding is one sentence with what to do about it.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ class MemberStatus:
     process: int
     is_alive: bool
     is_holding: bool
-    """Whether it has stopped firing because its clock disagrees with the store's (F7)."""
+    """Whether it has stopped firing because its clock disagrees with the store's."""
     started_at: datetime
     renewed_at: datetime
     expires_at: datetime
@@ -392,7 +392,7 @@ class Status:
     oldest_due_at: datetime | None
     next_due_at: datetime | None
     early_fires: int
-    """Zero for ever (F1)."""
+    """Zero for ever."""
     members: tuple[MemberStatus, ...]
     leases_owned: int
     leases_total: int
@@ -407,9 +407,9 @@ class Status:
     """Runs in doubt: `duly inbox` lists them."""
     paused_queues: tuple[str, ...] = ()
     taskless: tuple[str, ...] = ()
-    """Schedules that are paused because no worker knows their task any more (S6)."""
+    """Schedules that are paused because no worker knows their task any more."""
     stale: tuple[Finding, ...] = ()
-    """Active schedules whose last useful completion is old, of those that were asked (V4)."""
+    """Active schedules whose last useful completion is old, of those that were asked."""
     judged: int = 0
     """How many were asked: the first hundred by name, and those that open alerts are about."""
     alerts: tuple[OpenAlerts, ...] = ()

@@ -469,7 +469,7 @@ class Task(Generic[Called, Bound, Result]):
         return inspect.iscoroutinefunction(self._function)
 
     def verify(self, function: Callable[[Run], object]) -> Callable[[Run], object]:
-        """Put `@task.verify` above a function that looks at what a run has brought about (E6).
+        """Put `@task.verify` above a function that looks at what a run has brought about.
 
         It is given the run and returns a duly.Verdict, or whether all is in place. It is run after
         each success, on demand, and to settle a run of which nobody knows what it did. As with

@@ -1,4 +1,4 @@
-"""Vitals as people and programs see them: triggers and completions side by side (V1, V4)."""
+"""Vitals as people and programs see them: triggers and completions side by side."""
 
 from __future__ import annotations
 

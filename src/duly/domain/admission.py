@@ -5,8 +5,8 @@ put off, without a worker's slot and without an attempt. When its pause is over 
 goes as a probe, alone; if that succeeds the breaker closes, else it stays open for twice as long.
 One row for the whole fleet, changed by who has looked at it last.
 
-Looked at in this order: is the other side well (B2), is there a place at each limit that it falls
-under (R8), is it its turn at each rate (B4). Who can't begin for one reason uses up nothing of the
+Looked at in this order: is the other side well, is there a place at each limit that it falls
+under, is it its turn at each rate. Who can't begin for one reason uses up nothing of the
 others: it holds no place meanwhile, and takes no turn. Pure: the store asks while it holds the
 limits, so that no two decisions are made about the same state of them.
 

@@ -1,4 +1,4 @@
-"""Channels: the ways by which alerts reach people, each checked whole before it is kept (V3, L6).
+"""Channels: the ways by which alerts reach people, each checked whole before it is kept.
 
 A channel has a name, a kind and options, which are JSON. Whatever opens something is in them by
 reference only: the key that signs, a password, and the whole address of a chat's hook, for whoever

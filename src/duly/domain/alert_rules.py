@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AlertKind(StrEnum):
-    """What can be wrong (V3)."""
+    """What can be wrong."""
 
     MISSING_RUN = "missing-run"
     LATE_RUN = "late-run"

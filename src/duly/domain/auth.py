@@ -1,4 +1,4 @@
-"""Who may do what: roles and scopes, the text of a token, and who a caller turns out to be (L1).
+"""Who may do what: roles and scopes, the text of a token, and who a caller turns out to be.
 
 A token is `duly_<prefix>_<secret>_<checksum>`. By its prefix it is found, and named where people
 talk about it; the secret is 260 drawn bits, of which a store keeps a hash alone; the checksum tells

@@ -1,9 +1,9 @@
 """Ledger of external effects, and advice about runs in doubt.
 
 A ledger holds one entry for each effect of a run, by a key of the task's own; retries and repair
-reruns share it, because it belongs to the first run of the line (E3). An effect is intended before
+reruns share it, because it belongs to the first run of the line. An effect is intended before
 it is begun and done when the code says so. One whose attempt ended in between is unknown: nobody
-can tell from here whether it took place (E2). Pure: the store asks under the claim's fence.
+can tell from here whether it took place. Pure: the store asks under the claim's fence.
 
 Pure: what is known goes in, one recommendation comes out. Nothing here is carried out by itself;
 whoever chooses gives a reason, and that is on record beside what was advised.

@@ -92,7 +92,7 @@ class AttemptState(StrEnum):
 
 
 class TaskKind(StrEnum):
-    """How a task's code is run (R7)."""
+    """How a task's code is run."""
 
     ASYNC = "async"
     THREAD = "thread"
@@ -144,7 +144,7 @@ class Missed(StrEnum):
 
 
 class VerificationState(StrEnum):
-    """Whether the result of a run was checked and found trustworthy (E6)."""
+    """Whether the result of a run was checked and found trustworthy."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"

@@ -2,7 +2,7 @@
 
 What is expected is derived from intent: from each version of a schedule's template and the time it
 was in force, and not from what was recorded. So an occurrence is found also when its run and every
-trace of it are gone. What retention has removed is unknown, and not missing (D6).
+trace of it are gone. What retention has removed is unknown, and not missing.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def expect(
     """Say what was expected from an instant on, up to another; of too many, the newest.
 
     Definitions are newest first. Each is in force from when it was written until the next was: an
-    edit leaves what fell due before it to the old one, and the new one begins after it (S4).
+    edit leaves what fell due before it to the old one, and the new one begins after it.
     """
     since, until = span
     found: list[Expected] = []

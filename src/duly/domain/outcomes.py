@@ -221,7 +221,7 @@ class AttemptFacts:
     """With this attempt counted in: its own fence and number; `charged` as before it."""
     now: int
     has_begun_effects: bool = False
-    """Whether this attempt was permitted to do what can't be taken back (E2)."""
+    """Whether this attempt was permitted to do what can't be taken back."""
 
     @property
     def is_beyond_return(self) -> bool:
@@ -233,8 +233,8 @@ def conclude(end: End, attempted: AttemptFacts) -> Conclusion:
     """Decide what becomes of a run after one attempt. Total.
 
     After an unsafe task's effects have begun only its code can say how it ended: by returning, or
-    by asking for something. Whatever else ends the attempt leaves it in doubt (E2), and so does an
-    effect of an earlier attempt of which nobody knows (E3).
+    by asking for something. Whatever else ends the attempt leaves it in doubt, and so does an
+    effect of an earlier attempt of which nobody knows.
     """
     concluded = _concluded(end, attempted)
     if concluded.reason is not Reason.EFFECT_UNKNOWN and (

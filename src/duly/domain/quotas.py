@@ -11,7 +11,7 @@ counts against the tenant only.
 Pure: which quotas apply to an order, and what is told when one is reached. The store counts, in the
 transaction of the order.
 
-An owner who is gone may have nothing active: that stands among quotas, too, as `gone:anna` (S6).
+An owner who is gone may have nothing active: that stands among quotas, too, as `gone:anna`.
 
 Duly keeps no list of owners: an owner is a name on a schedule. So somebody says that one is gone,
 and it stands until somebody says that they are back.
@@ -166,7 +166,7 @@ def may_be_bound(old: ScheduleRecord | None, new: ScheduleRecord) -> bool:
 
 
 def is_taken_on(old: ScheduleRecord | None, new: ScheduleRecord) -> bool:
-    """Say whether an owner gets one active schedule more, declared or not (S6)."""
+    """Say whether an owner gets one active schedule more, declared or not."""
     if new.owner is None or not does_count(new):
         return False
     return old is None or not does_count(old) or old.owner != new.owner

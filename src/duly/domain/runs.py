@@ -1,7 +1,7 @@
 """Run, DelayedRun, Attempt, progress, log lines, TaskPolicy.
 
 A run is claimed under a fence that grows with every claim; a claim that is started gets the next
-attempt number. Neither is ever reused (R1).
+attempt number. Neither is ever reused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARTITION_LENGTH_MAX = 200
 LINE_LENGTH_MAX = 4_000
 LINES_PER_ATTEMPT_MAX = 1_000
 TASK_GONE = "no living worker knows its task, or may run it"
-"""How the reason begins why a schedule is paused whose task's code is gone (S6)."""
+"""How the reason begins why a schedule is paused whose task's code is gone."""
 RECEIVER_GONE = "its receiver wants no more of it"
 """How it begins where whoever is called has said so (410)."""
 
@@ -122,7 +122,7 @@ class TaskPolicy:
     """How long an attempt may go on without reporting progress; None: it need not report any."""
     effects: Effects = Effects.IDEMPOTENT
     is_checked: bool = False
-    """Whether the task can check the result of a run (E6)."""
+    """Whether the task can check the result of a run."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values that `policy_from_json` reads back."""
@@ -140,7 +140,7 @@ def policy_from_json(stored: Mapping[str, Any]) -> TaskPolicy:
     """Read a policy from what `to_json` returned, here or in a program of another release.
 
     What this one does not know is passed over, and a part that it can't read is as if nobody had
-    said: whoever settles a lost claim must come to a decision (D5).
+    said: whoever settles a lost claim must come to a decision.
     """
     parts: dict[str, Any] = {}
     for name, (key, read) in _PARTS.items():
@@ -162,7 +162,7 @@ def policy_under(policy: TaskPolicy, *, is_unsafe: object) -> TaskPolicy:
     """Return the policy by which a claim is settled whose effects have begun under a class.
 
     That class stays, whatever is declared since: by an earlier release of the task's code that is
-    still about, by a later one, or by nobody whom we can understand (INV-11, INV-25).
+    still about, by a later one, or by nobody whom we can understand.
     """
     return replace(policy, effects=Effects.UNSAFE) if is_unsafe else policy
 
@@ -201,12 +201,12 @@ class AttemptRecord:
     error: str | None
     late: LateReport | None = None
     effects_at: int | None = None
-    """When it was first permitted to do what can't be taken back (R2)."""
+    """When it was first permitted to do what can't be taken back."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressRecord:
-    """One step of an attempt's progress, kept for afterwards (R2)."""
+    """One step of an attempt's progress, kept for afterwards."""
 
     fence: int
     at: int
@@ -265,7 +265,7 @@ def lineage_root_of(run_id: RunId, origin: Origin, root: RunId | None) -> RunId:
     """Return the first run of a run's line: all of it share effects, scope and idempotency key.
 
     A plain rerun is there to do everything again, so it begins a line of its own; whoever receives
-    its calls must not take them for a repetition (E3, E7).
+    its calls must not take them for a repetition.
     """
     return root if root is not None and origin in MAKING_GOOD else run_id
 
@@ -314,7 +314,7 @@ class RunRecord:
 
     @property
     def line(self) -> RunId:
-        """The first run of its line; its id is the idempotency key of them all (E7)."""
+        """The first run of its line; its id is the idempotency key of them all."""
         return lineage_root_of(self.id, self.origin, self.root)
 
     into: RunId | None = None
@@ -338,7 +338,7 @@ class DelayedRecord:
 
 
 class OccurrenceStatusKind(StrEnum):
-    """What is known about an occurrence (M1: every one has exactly one of these)."""
+    """What is known about an occurrence: every one has exactly one of these."""
 
     RUN = "run"
     SKIPPED = "skipped"

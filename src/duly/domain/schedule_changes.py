@@ -90,7 +90,7 @@ def decide_pause(
 def decide_resume(
     record: ScheduleRecord, now: int, missed: Missed, reason: str | None
 ) -> ScheduleChange:
-    """Resume: from now on, or by the misfire policy for what fell into the pause (M1)."""
+    """Resume: from now on, or by the misfire policy for what fell into the pause."""
     _refuse_deleted(record, "resume")
     if record.status is not ScheduleStatus.PAUSED:
         raise Conflict("schedule", record.name, f"is {record.status}", "resume what is paused")
@@ -176,7 +176,7 @@ def decide_edit(  # noqa: PLR0913 - what to change, when, why, and what stays as
     *,
     skipped: Collection[int] = (),
 ) -> ScheduleChange:
-    """Edit: the old definition keeps what it owed up to now, the new one begins after now (S4).
+    """Edit: the old definition keeps what it owed up to now, the new one begins after now.
 
     Occurrences to come that a person has skipped stay skipped, if the new timetable has them too.
     """
@@ -228,7 +228,7 @@ def decide_edit(  # noqa: PLR0913 - what to change, when, why, and what stays as
 def decide_retime(
     record: ScheduleRecord, now: int, reason: str, settled_through: int | None = None
 ) -> ScheduleChange | None:
-    """Recompute the pending instant from intent, under newer time-zone rules (T3); None if same.
+    """Recompute the pending instant from intent, under newer time-zone rules; None if same.
 
     The pending occurrence keeps its place: it becomes the one that is nearest to it under the new
     rules, even if that has just passed (its misfire policy decides then). So a slot that has run is
@@ -301,7 +301,7 @@ def _going_on(
 
 
 def _held_for(template: ScheduleVersion, record: ScheduleRecord) -> int | None:
-    """Return what is held, where it is by the time-zone rules in force now (T3)."""
+    """Return what is held, where it is by the time-zone rules in force now."""
     if record.held_for is None:
         return None
     nearest = _nearest(template, record.held_for, record.last_for or FIRST_INSTANT)

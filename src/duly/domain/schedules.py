@@ -56,11 +56,11 @@ class Definition:
     misfire: Misfire = Misfire()  # noqa: RUF009 - an immutable value
     jitter_us: int = 0
     overlap: Overlap = Overlap.ALLOW
-    """What becomes of an occurrence while an earlier run is open (O1)."""
+    """What becomes of an occurrence while an earlier run is open."""
     serialize_by: str | None = None
     """Under `serialize`: the business key whose runs go one after the other."""
     preset: str | None = None
-    """The name of the preset that its policies were filled in by (E1)."""
+    """The name of the preset that its policies were filled in by."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values that `definition_from_json` reads back."""
@@ -123,7 +123,7 @@ def canonical_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
 
 
 def jitter_offset_us(schedule: ScheduleId, jitter_us: int) -> int:
-    """Return how much later than its nominal time a schedule falls due: always the same (S8)."""
+    """Return how much later than its nominal time a schedule falls due: always the same."""
     if jitter_us == 0:
         return 0
     return (
@@ -166,7 +166,7 @@ class ScheduleRecord:
     active_run: RunId | None = None
     """The last run that went ahead: under `skip`, while it is open no other does."""
     overlaps: int = 0
-    """How many occurrences found an earlier run open (O2)."""
+    """How many occurrences found an earlier run open."""
     reason: str | None
     """Why it is paused, ended or deleted."""
     resume_at: int | None
@@ -182,7 +182,7 @@ class ScheduleRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUpRange:
-    """A range of occurrences that are still to be made or skipped, under one definition (F8)."""
+    """A range of occurrences that are still to be made or skipped, under one definition."""
 
     schedule_id: ScheduleId
     first_for: int

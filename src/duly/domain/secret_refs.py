@@ -1,4 +1,4 @@
-"""Secrets: a reference is stored and shown, its value exists only where it is used (L4).
+"""Secrets: a reference is stored and shown, its value exists only where it is used.
 
 Where values come from, and from where they may, is said by whoever reads them.
 """

@@ -1,7 +1,7 @@
 """What a task declares besides code: process, command, limits; what it sees of its run.
 
 All of it holds for the whole fleet. It is looked at after a claim and before the code begins; a
-task that says nothing is never asked (R8, B2, B4).
+task that says nothing is never asked.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RunContext(Protocol):
         ...
 
     def transact(self, limit_us: int) -> AbstractContextManager[TransactionalRun]:
-        """Lend a transaction whose commit is also the run's success (E4)."""
+        """Lend a transaction whose commit is also the run's success."""
         ...
 
     def note_scope(self, report: ItemReport) -> None:

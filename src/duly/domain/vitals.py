@@ -1,9 +1,9 @@
 """Health of schedules from their newest runs: punctuality, failures, freshness, run times.
 
-Whether triggers are on time and whether work gets done are two things, and stay two (V4). All of it
+Whether triggers are on time and whether work gets done are two things, and stay two. All of it
 is drawn from a window of the newest runs, when somebody asks; how far that reached is told.
 
-Success is what a run says of itself; a check of its result is another fact (E6), so both are told.
+Success is what a run says of itself; a check of its result is another fact, so both are told.
 They are read when somebody asks, from its newest runs, so that no run pays for it. How far back it
 reaches is told as well: what is no longer kept, or was not looked at, is unknown and not "never".
 
@@ -14,7 +14,7 @@ runs, so that it costs nothing while things run.
 Read when somebody asks, by run, so that no run pays for it.
 
 A trigger may be punctual for days while nothing useful is completed; so each has its own facts, its
-own judgement, and its own words (V4).
+own judgement, and its own words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spans of dispatchers and workers: what is told of a fire, of an attempt, and of its end (V2)."""
+"""Spans of dispatchers and workers: what is told of a fire, of an attempt, and of its end."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Estimates the store's clock from its answers; detects skew and steps.
 
-The store alone decides what is due (F1). This only says when asking makes sense. Each answer that
+The store alone decides what is due. This only says when asking makes sense. Each answer that
 carries the store's now gives a sample after Cristian: it was read between two readings of ours, so
 half their distance bounds the error. The best of the last few is used, widened by what a quartz may
 have drifted since. A wall clock that somebody sets does not touch the estimate.
 
 Two things stop the firing, late rather than early: our wall clock and the store's disagree in
-several samples in a row (F7), or the store's clock has jumped.
+several samples in a row, or the store's clock has jumped.
 
 After Cristian: an answer that carries the store's now was written between two readings of our
 monotonic clock, so half their distance bounds the error. The best recent sample is used.

@@ -1,4 +1,4 @@
-"""The supervisor: keeps worker processes going, and never runs a task's code itself (R10).
+"""The supervisor: keeps worker processes going, and never runs a task's code itself.
 
 Whatever a task does to its worker's process, be it os.abort, a segmentation fault or all of its
 memory, another process takes its place: at once when the worker asked to be replaced, after a wait

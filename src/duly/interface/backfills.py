@@ -1,4 +1,4 @@
-"""Backfills over the wire: a plan of what is missing, its making, and how that goes (M2)."""
+"""Backfills over the wire: a plan of what is missing, its making, and how that goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inbox over the wire: runs in doubt, what is known of them, and what is advised (E5)."""
+"""The inbox over the wire: runs in doubt, what is known of them, and what is advised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selections over the wire: what a filter found, frozen, and orders about all of it (A1)."""
+"""Selections over the wire: what a filter found, frozen, and orders about all of it."""
 
 from __future__ import annotations
 

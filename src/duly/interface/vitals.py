@@ -1,4 +1,4 @@
-"""Vitals over the wire: triggers and completions side by side, and what is missing (V1, V4)."""
+"""Vitals over the wire: triggers and completions side by side, and what is missing."""
 
 from __future__ import annotations
 

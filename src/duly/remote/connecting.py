@@ -155,7 +155,7 @@ class Remote:
         return self.delayed.cancel(key_or_id, reason=reason)
 
     def prove(self, schedule: UUID | str, day: date | str) -> Proof:
-        """Say of each occurrence on a day whether all that it was to do is done, once (E6)."""
+        """Say of each occurrence on a day whether all that it was to do is done, once."""
         query = said(ProofQuery, schedule=str(schedule), day=str(day))
         return self._asking.ask(PROOF, query=query)
 

@@ -1,4 +1,4 @@
-"""Runs of which nobody knows what they did, and tasks about which something is ordered (E5)."""
+"""Runs of which nobody knows what they did, and tasks about which something is ordered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vitals of a server: how schedules, tasks and the tenant are doing (V1, V4)."""
+"""Vitals of a server: how schedules, tasks and the tenant are doing."""
 
 from __future__ import annotations
 

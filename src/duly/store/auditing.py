@@ -84,7 +84,7 @@ def run_subject(
 
 
 def refused_subject(worker: MemberId, finish: FinishAttempt, tenant: str) -> AuditSubject:
-    """Return what is told of a completion by somebody who no longer held the run (R4)."""
+    """Return what is told of a completion by somebody who no longer held the run."""
     said = str(finish.conclusion.attempt_state)
     after = {"worker": worker, "fence": finish.hold.fence, "state": said}
     return run_subject(finish.hold.run_id, tenant, after=after)

@@ -166,7 +166,7 @@ class TransactionLease:
     def last_word(self) -> Iterator[None]:
         """Let an order be the last: what comes after it is the commit, or nothing if it is refused.
 
-        Also when the caller keeps the refusal to himself: somebody else may have written it (E4).
+        Also when the caller keeps the refusal to himself: somebody else may have written it.
         """
         try:
             yield

@@ -122,7 +122,7 @@ class _Look:
 
 
 def find_missing(reading: Store, command: MissingFilter) -> MissingPage:
-    """Look for occurrences that should exist and do not, in a few schedules (M1, D6)."""
+    """Look for occurrences that should exist and do not, in a few schedules."""
     records = _records(reading, command)
     if not records:
         return MissingPage(found=[], cut=[], slots=0, looked_at=(), after=None)

@@ -110,7 +110,7 @@ def run_to_repeat(record: RunRecord | None, command: Rerun, now: int) -> RunReco
     if record.state is RunState.AMBIGUOUS and not command.is_repair:
         raise Conflict("run", name, "is in doubt", "settle it first, or rerun it as a repair")
     if record.scheduled_for > now:
-        # It was called off before its time, and what repeats it would be early (F1).
+        # It was called off before its time, and what repeats it would be early.
         due = iso_utc(from_microseconds(record.scheduled_for))
         raise Conflict("run", name, f"was to fall due at {due}", "enqueue another one for then")
     if command.fence not in (None, record.tries.fence):

@@ -1,4 +1,4 @@
-"""Gates: how every store lets runs go on, wait or be passed over, one at a time through each (O1).
+"""Gates: how every store lets runs go on, wait or be passed over, one at a time through each.
 
 What it takes to look something up or to write it is each store's own. Who decides about a gate
 holds it meanwhile, so that two never decide about the same state of it. The end of a run only gives
@@ -145,7 +145,7 @@ class Gates(ABC):
     def stand(
         self, run_id: RunId, arrival: GateDecision, priority: int, tries: AttemptCounts
     ) -> None:
-        """Let a run wait; the one in its way gets its priority, if that is more urgent (M3)."""
+        """Let a run wait; the one in its way gets its priority, if that is more urgent."""
 
     def is_open(self, run_id: RunId) -> bool:
         """Say whether a run is still to end."""

@@ -1,4 +1,4 @@
-"""Migrations: reading those that a program brings, and comparing them with what a store has (D5).
+"""Migrations: reading those that a program brings, and comparing them with what a store has.
 
 What it takes to apply one is each database's own; what it means to lack one is the same for all.
 """

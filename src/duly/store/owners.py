@@ -1,4 +1,4 @@
-"""Owners in a store: who is gone, and which schedules fire for them all the same (S6).
+"""Owners in a store: who is gone, and which schedules fire for them all the same.
 
 That somebody is gone stands among quotas, where every order that makes a schedule active looks in
 its own transaction anyway. Whoever makes one holds the word back until it commits, so that who has

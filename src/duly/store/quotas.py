@@ -1,4 +1,4 @@
-"""Quotas in a store: setting them, and keeping orders within them (S7).
+"""Quotas in a store: setting them, and keeping orders within them.
 
 An order is written first and counted afterwards, in its own transaction, by one at a time for each
 quota: so two that come at once can't both take what is left, and one that goes over is undone as a

@@ -150,7 +150,7 @@ def unknown_schedule(schedule_id: ScheduleId) -> NotFound:
 
 
 def refuse_deleted(name: str, status: str) -> None:
-    """Refuse a run of a schedule that was deleted: it never fires, by nobody's hand (S3)."""
+    """Refuse a run of a schedule that was deleted: it never fires, by nobody's hand."""
     if status == ScheduleStatus.DELETED:
         raise Conflict("schedule", name, "is deleted", "restore it first, then trigger it")
 
@@ -200,7 +200,7 @@ def id_taken(identity: bytes) -> Conflict:
 
 
 def added_by_hand(command: AddRuns, added: Sequence[AddedRun]) -> AddedByHand | None:
-    """Return what the audit trail tells about runs that a person has added (A2).
+    """Return what the audit trail tells about runs that a person has added.
 
     None for a program's own, whose record they are themselves, for what was there already, and for
     triggers, which are on the trail as such.
@@ -242,7 +242,7 @@ def no_longer_pending(order: MoveDelayed | CancelDelayed, run: FiredOrClosed) ->
 
 
 def unrecorded(record: ScheduleRecord | None, instant: int) -> OccurrenceStatus:
-    """Say what is known about an occurrence that left no trace (M1, D6)."""
+    """Say what is known about an occurrence that left no trace."""
     if record is None:
         return OccurrenceStatus(instant, OccurrenceStatusKind.UNKNOWN)
     coming = record.pending.scheduled_for if record.pending else record.held_for

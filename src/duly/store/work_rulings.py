@@ -138,7 +138,7 @@ class Breath:
 
 
 def live_state(breath: Breath, now: int) -> AttemptState:
-    """Return the state of a live claim (R3, R5)."""
+    """Return the state of a live claim."""
     if not breath.is_alive:
         return AttemptState.HEARTBEAT_STALE
     if breath.started_at is None:

@@ -458,7 +458,7 @@ class WorkerRecycling(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMissing(RunEvent):
-    """No living worker knows a run's task: the run is dead, and its schedule paused (S6).
+    """No living worker knows a run's task: the run is dead, and its schedule paused.
 
     The schedule is named only if it was paused.
     """

@@ -1,4 +1,4 @@
-"""Traces through OpenTelemetry: to whichever provider the program has, or was given by us (V2).
+"""Traces through OpenTelemetry: to whichever provider the program has, or was given by us.
 
 Whether a run's trace is kept is decided anew in every process, by the sampler and the trace's id
 alone. Samplers that are configured alike decide alike, so nothing need be stored about it. Nothing
@@ -198,7 +198,7 @@ class OtelAttempt:
         if is_over:
             return
         for span in left.values():
-            # Nobody has said whether it took place (E5).
+            # Nobody has said whether it took place.
             _end(span, {"duly.effect.state": "open"})
         with suppress(Exception):
             if error is not None:

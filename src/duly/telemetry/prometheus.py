@@ -1,4 +1,4 @@
-"""Numbers as Prometheus reads them: what is measured, and the text that tells how much (V2)."""
+"""Numbers as Prometheus reads them: what is measured, and the text that tells how much."""
 
 from __future__ import annotations
 

@@ -377,7 +377,7 @@ class Console:
         return response
 
     def _failed(self, request: Request, error: Exception) -> Response:
-        """Print what went wrong: which field, which value, and what to do (L6)."""
+        """Print what went wrong: which field, which value, and what to do."""
         problem = problem_of(error)
         if problem.status == 500:
             _LOGGER.error("%s %r failed", request.method, request.scope["path"], exc_info=error)

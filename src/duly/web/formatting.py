@@ -275,7 +275,7 @@ RUN_STATES = (
 
 @dataclass(frozen=True, slots=True)
 class OriginMark:
-    """How the word for where a run comes from looks; none is to be taken for another (A3)."""
+    """How the word for where a run comes from looks; none is to be taken for another."""
 
     word: str
     icon: str

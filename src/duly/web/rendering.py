@@ -345,7 +345,7 @@ def place_of(path: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Light:
-    """One of the two lights, which are never merged (V4)."""
+    """One of the two lights, which are never merged."""
 
     name: str
     anchor: str

@@ -193,7 +193,7 @@ class RefusalModel:
 
     @property
     def plain(self) -> str | None:
-        """What was not found, for who looks at a page: remedies are for programs (L6)."""
+        """What was not found, for who looks at a page: remedies are for programs."""
         problem = self.problem
         if problem.status != 404:
             return None

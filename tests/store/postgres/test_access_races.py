@@ -1,4 +1,4 @@
-"""Access under real races: what may happen once happens once, however many come at once (L1, A4)."""
+"""Access under real races: what may happen once happens once, however many come at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def store(patient_store):
 
 
 def test_of_a_crowd_with_one_order_one_begins_it(store, watch, clock):
-    """A4, INV-17: at first, and again when whoever began it is gone."""
+    """INV-17: at first, and again when whoever began it is gone."""
     for number in range(ROUNDS):
         key = replace(access.ORDER, key=f"k{number}")
         crowd = CROWD * [partial(access.announce, store, key=key)]
@@ -35,7 +35,7 @@ def test_of_a_crowd_with_one_order_one_begins_it(store, watch, clock):
 
 
 def test_who_comes_second_waits_for_the_first_to_commit(store, watch):
-    """A4: and then finds what it has begun, and not a key that nobody has."""
+    """And then finds what it has begun, and not a key that nobody has."""
     watch.put_turnstile("UPDATE", "duly.answers")
     first = watch.start(partial(access.announce, store))
     assert watch.stands_at_the_turnstile()
@@ -48,7 +48,6 @@ def test_who_comes_second_waits_for_the_first_to_commit(store, watch):
 
 
 def test_of_a_crowd_with_one_code_one_spends_it(store, watch):
-    """L1."""
     for number in range(ROUNDS):
         secret = secret_hash(f"code {number}")
         store.add_code(secret)
@@ -59,7 +58,6 @@ def test_of_a_crowd_with_one_code_one_spends_it(store, watch):
 
 
 def test_of_a_crowd_that_revokes_a_token_one_is_on_record(store, watch):
-    """L1, A2."""
     token = access.add(store)
 
     revoked = watch.at_once(*CROWD * [partial(access.revoke, store, token)])

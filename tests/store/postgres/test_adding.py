@@ -1,4 +1,4 @@
-"""Adding runs on PostgreSQL: few statements for many runs, and one id for one promise (L6, F2)."""
+"""Adding runs on PostgreSQL: few statements for many runs, and one id for one promise."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_plain_runs_take_one_statement(store, clock):
 
 
 def test_ids_that_were_drawn_for_the_order_are_claimed_nowhere(new_database, open_store):
-    """P1: nobody else can have used them, so that nothing is written but what is promised."""
+    """Nobody else can have used them, so that nothing is written but what is promised."""
     # A table that was emptied keeps its pages, so this is a new one.
     url = new_database(with_store_and_clock)
     with DatabaseClock(url) as clock, closing(Watch(url)) as watch:
@@ -99,7 +99,7 @@ def test_ids_that_were_drawn_for_the_order_are_claimed_nowhere(new_database, ope
 )
 @pytest.mark.parametrize("is_drawn", [True, False])
 def test_what_is_near_is_announced_and_said_so(store, delay_us, is_told, is_drawn):
-    """F6: a dispatcher may have loaded its window already."""
+    """A dispatcher may have loaded its window already."""
     cursor = store.start_of_arrivals()
 
     plain = plainly(store, new_run(None, delay_us=delay_us, is_drawn=is_drawn))
@@ -147,12 +147,11 @@ def test_what_has_to_be_looked_at_writes_nothing(store, clock, kind):
 
 
 def test_what_a_person_orders_is_not_plain(store):
-    """A2: it leaves an audit entry."""
+    """It leaves an audit entry."""
     assert plainly(store, new_run(None), actor=ADA) is None
 
 
 def test_an_instant_in_the_past_is_refused_and_nothing_of_the_command_is_done(store, clock):
-    """L6."""
     with pytest.raises(UsageError, match="is in the past"):
         store.add_runs(add_runs(new_run(None), new_run(clock.now_us() - 1)))
 
@@ -264,7 +263,7 @@ class Undone(Exception):  # noqa: N818 - what a caller's own code may raise
 def test_who_comes_second_waits_and_finds_the_first(
     store, clock, watch, first, second, is_committed
 ):
-    """F2, L6: no id is both pending and a run, and none is made twice."""
+    """No id is both pending and a run, and none is made twice."""
     earlier, later = asked(clock, first), asked(clock, second)
     with suppress(Undone), store.transaction(MINUTE_US) as lent:
         store.add_runs(add_runs(earlier), within=lent)

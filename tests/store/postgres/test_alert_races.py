@@ -1,4 +1,4 @@
-"""Rules of alerts that several set at one moment: nobody overwrites what they have not seen (S4)."""
+"""Rules of alerts that several set at one moment: nobody overwrites what they have not seen."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def say(store, name, number, version):
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["the first word", "a later word"])
 def test_of_a_crowd_that_saw_the_same_one_is_kept(store, watch, is_there):
-    """V3, S4: also when nobody had said anything, where there is no row to wait for."""
+    """Also when nobody had said anything, where there is no row to wait for."""
     for number in range(ROUNDS):
         name = f"rule-{number}"
         seen = say(store, name, 99, None).version if is_there else UNSAID
@@ -48,7 +48,7 @@ def test_of_a_crowd_that_saw_the_same_one_is_kept(store, watch, is_there):
 
 
 def test_of_a_crowd_that_asks_for_nothing_in_particular_each_is_on_record(store, watch):
-    """V3, A2: one after the other, each entry with what was there before it."""
+    """One after the other, each entry with what was there before it."""
     watch.at_once(*(partial(say, store, "queue-age", one, None) for one in range(CROWD)))
     entries = sorted(steps.audit(store), key=lambda one: one.number)
     (kept,) = store.list_alert_terms(AlertSettingKind.RULE)
@@ -58,7 +58,6 @@ def test_of_a_crowd_that_asks_for_nothing_in_particular_each_is_on_record(store,
 
 
 def test_who_takes_back_and_who_sets_anew_do_not_both_get_their_way(store, watch):
-    """V3, S4."""
 
     def remove(name, version):
         order = RemoveTerm(sort=AlertSettingKind.RULE, name=name, actor=ADA, version=version)
@@ -76,7 +75,7 @@ def test_who_takes_back_and_who_sets_anew_do_not_both_get_their_way(store, watch
 
 
 def test_parts_of_a_rule_that_several_set_at_once_are_all_kept(timed_url, store, watch):
-    """V3, S4: what somebody does not name stays as the other has just set it."""
+    """What somebody does not name stays as the other has just set it."""
     parts = ({"threshold": 60}, {"hold_for": "2m"}, {"clear_for": "9m"}, {"severity": "page"})
     with duly.App(timed_url, actor="ada") as app:
 

@@ -48,7 +48,7 @@ def test_a_list_arrives_as_it_was(session, kind, name, values):
 
 
 def test_the_callers_connection_learns_nothing_of_our_kinds(database):
-    """D3: it is his, and stays as he set it up."""
+    """It is his, and stays as he set it up."""
     with psycopg.connect(database) as connection:
         ConnectionSession(connection, is_ours=False).rows("SELECT $1::int8[]", (arrays.Int8s([1]),))
 

@@ -1,4 +1,4 @@
-"""Races about backfills, held in the middle on purpose: steps, fires, orders (SPEC M2)."""
+"""Races about backfills, held in the middle on purpose: steps, fires, orders."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_of_the_same_step_sent_many_times_at_once_one_is_done(store, clock, watc
 
 @pytest.mark.parametrize("policy", [Overlap.ALLOW, Overlap.SERIALIZE])
 def test_two_backfills_of_one_span_make_each_run_once(store, clock, watch, policy):
-    """M2, INV-3: the second waits for what the first is about to make, and looks again."""
+    """INV-3: the second waits for what the first is about to make, and looks again."""
     parts = {"serialize_by": "account:7"} if policy is Overlap.SERIALIZE else {}
     record = kit.past(store, clock, overlap=policy, **parts)
     first, second = kit.begun(store, record), kit.begun(store, record, name="second")
@@ -80,7 +80,7 @@ def test_two_backfills_of_one_span_make_each_run_once(store, clock, watch, polic
 
 
 def test_who_lost_the_lease_while_another_steps_makes_nothing(store, clock, watch):
-    """INV-5, F4: a step that is under way is waited for; none comes after the takeover."""
+    """INV-5: a step that is under way is waited for; none comes after the takeover."""
     record = kit.past(store, clock)
     backfill = kit.begun(store, record)
     old = steps.own(store)
@@ -115,7 +115,7 @@ def test_the_same_backfill_written_down_many_times_at_once_is_one(store, clock, 
 
 
 def test_a_fire_does_not_wait_for_a_step_of_its_schedule(store, clock, watch):
-    """M3: what is due now is punctual, and what it makes is not made again."""
+    """What is due now is punctual, and what it makes is not made again."""
     record = steps.create(store)
     steps.fall_due(clock, record)
     assert record.pending is not None
@@ -137,7 +137,7 @@ def test_a_fire_does_not_wait_for_a_step_of_its_schedule(store, clock, watch):
 
 
 def test_a_step_beside_an_open_fire_passes_its_occurrence_over(store, clock, watch):
-    """M2, INV-3: it is pending until the fire is committed, and has its run afterwards."""
+    """INV-3: it is pending until the fire is committed, and has its run afterwards."""
     record = steps.create(store)
     steps.fall_due(clock, record)
     assert record.pending is not None
@@ -160,7 +160,7 @@ def test_a_step_beside_an_open_fire_passes_its_occurrence_over(store, clock, wat
 
 @pytest.mark.parametrize("status", [BackfillStatus.CANCELLED, BackfillStatus.PAUSED])
 def test_an_order_waits_for_a_step_and_keeps_what_it_did(store, clock, watch, status):
-    """M2: the runs that were made are counted, and no more come."""
+    """The runs that were made are counted, and no more come."""
     record = kit.past(store, clock)
     backfill = kit.begun(store, record)
     fence = steps.own(store)
@@ -180,7 +180,7 @@ def test_an_order_waits_for_a_step_and_keeps_what_it_did(store, clock, watch, st
 
 
 def test_a_step_that_comes_after_an_order_makes_nothing(store, clock, watch):
-    """M2: it waits for the order, and finds that it is called off."""
+    """It waits for the order, and finds that it is called off."""
     record = kit.past(store, clock)
     backfill = kit.begun(store, record)
     fence = steps.own(store)
@@ -198,7 +198,7 @@ def test_a_step_that_comes_after_an_order_makes_nothing(store, clock, watch):
 
 
 def test_a_deletion_waits_for_a_step_and_none_comes_after_it(store, clock, watch):
-    """S3, INV-13: what was made before stays; nothing is made of a deleted schedule."""
+    """INV-13: what was made before stays; nothing is made of a deleted schedule."""
     record = kit.past(store, clock)
     backfill = kit.begun(store, record)
     fence = steps.own(store)
@@ -218,7 +218,7 @@ def test_a_deletion_waits_for_a_step_and_none_comes_after_it(store, clock, watch
 
 
 def test_a_step_waits_for_a_deletion_and_calls_the_backfill_off(store, clock, watch):
-    """S3, INV-13."""
+    """INV-13."""
     record = kit.past(store, clock)
     backfill = kit.begun(store, record)
     fence = steps.own(store, (Lane.BACKFILL,))

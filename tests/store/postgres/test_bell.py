@@ -32,7 +32,7 @@ def heard_before_marker(url, listener, channel="duly"):
 
 
 def test_what_is_promised_near_wakes_who_waits_in_another_process(url, open_store):
-    """F6: through the database, so on any host."""
+    """Through the database, so on any host."""
     waiting, ordering = open_store(url), open_store(url)
     place = waiting.wakeups()
     try:
@@ -120,7 +120,7 @@ def joined(store, address):
 
 
 def test_who_answers_on_this_host_is_rung_without_the_database(url, open_store):
-    """P1: NOTIFY costs more than many a run; a few are for whoever has come since."""
+    """NOTIFY costs more than many a run; a few are for whoever has come since."""
     clock = ManualClock()
     waiting, ringing = open_store(url), open_store(url, clock)
     place = waiting.wakeups(MemberKind.WORKER)
@@ -171,7 +171,7 @@ def neighbourly(url, open_store):
 
 
 def test_a_dispatcher_that_renews_knows_who_is_to_be_rung_before_anything_is(neighbourly):
-    """P1: the first of a crowd waits for nobody to be looked for."""
+    """The first of a crowd waits for nobody to be looked for."""
     renew, is_rung = neighbourly
 
     def is_found():
@@ -182,7 +182,7 @@ def test_a_dispatcher_that_renews_knows_who_is_to_be_rung_before_anything_is(nei
 
 
 def test_one_who_has_answered_since_the_last_look_is_rung_at_once(neighbourly):
-    """P1: a crowd that comes after one look and before the next does not wait for a NOTIFY."""
+    """A crowd that comes after one look and before the next does not wait for a NOTIFY."""
     renew, is_rung = neighbourly
     renew()
 

@@ -47,7 +47,7 @@ def claim_some(store, worker, line):
 
 @pytest.mark.usefixtures("eager")
 def test_who_claims_much_has_it_swept(url, open_store):
-    """F3: a claim begins to read at the front of the queue."""
+    """A claim begins to read at the front of the queue."""
     store = open_store(url)
     worker = work.join_worker(store)
     with psycopg.connect(url, autocommit=True) as line:
@@ -56,7 +56,7 @@ def test_who_claims_much_has_it_swept(url, open_store):
 
 @pytest.mark.usefixtures("eager")
 def test_what_cannot_be_swept_is_left_behind(url, open_store, monkeypatch):
-    """F3: a transaction that somebody leaves open does not make claims slower and slower."""
+    """A transaction that somebody leaves open does not make claims slower and slower."""
     monkeypatch.setattr(rotation, "ERA_PRESSED_US", 0)
     store = open_store(url)
     worker = work.join_worker(store)
@@ -127,7 +127,7 @@ def made_broom(line: Line) -> broom.Broom:
 
 @pytest.mark.usefixtures("at_once")
 def test_the_queue_is_looked_at_after_every_two_thousand_claims():
-    """F3: for more dead rows than ten thousand."""
+    """For more dead rows than ten thousand."""
     line = Line()
     line.full = []
     made = made_broom(line)
@@ -143,7 +143,7 @@ def test_the_queue_is_looked_at_after_every_two_thousand_claims():
 
 @pytest.mark.usefixtures("at_once")
 def test_sweeping_takes_a_twentieth_of_the_time_at_the_most():
-    """F3: it may be in vain, and long."""
+    """It may be in vain, and long."""
     line = Line(took_us=3_000)
     made = made_broom(line)
     made.note(2000)

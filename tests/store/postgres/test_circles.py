@@ -1,4 +1,4 @@
-"""Orders that the server ended to let others go on are carried out again (D1)."""
+"""Orders that the server ended to let others go on are carried out again."""
 
 from __future__ import annotations
 

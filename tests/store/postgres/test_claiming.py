@@ -99,7 +99,7 @@ def test_all_leaves_are_seen_after_the_era_has_moved_on(store, clock, aimed, lin
 
 
 def test_ends_and_claims_go_by_one_statement(store, aimed, looks_at_all, monkeypatch):
-    """R3, R4: one transaction, in which attempts end and others begin."""
+    """One transaction, in which attempts end and others begin."""
     first = work.queue(store, "a")
     claimed = work.take_one(store, aimed)
     second = work.queue(store, "b")
@@ -118,7 +118,7 @@ def test_ends_and_claims_go_by_one_statement(store, aimed, looks_at_all, monkeyp
 
 
 def test_an_end_that_is_refused_goes_with_a_claim(store, aimed):
-    """R4: what is not ours changes nothing; the others end, and the claim holds."""
+    """What is not ours changes nothing; the others end, and the claim holds."""
     for text in "ab":
         work.queue(store, text)
     one, other = work.take(store, aimed)
@@ -164,7 +164,7 @@ def test_who_has_passed_over_something_has_not_seen_all(store, aimed, line, look
 
 
 def test_queues_take_turns_when_there_is_a_crowd(store, aimed):
-    """N2: none is always first, although one statement takes them by their names."""
+    """None is always first, although one statement takes them by their names."""
     for number in range(4):
         for queue in ("mail", "other"):
             work.queue(store, f"{queue} {number}", queue=queue)

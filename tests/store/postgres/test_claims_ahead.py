@@ -66,7 +66,7 @@ def test_the_store_says_that_it_can_be_asked_so(store):
 
 
 def test_what_was_ordered_is_carried_out_though_nobody_waits_for_it(store):
-    """P1: the server works while whoever has ordered does something else."""
+    """The server works while whoever has ordered does something else."""
     worker, runs = work.join_worker(store), {work.queue(store, text) for text in "abc"}
     answer = store.begin_claim(order(worker))
 
@@ -113,7 +113,7 @@ def test_the_connection_is_given_back_though_nothing_could_be_ordered(url, open_
 
 
 def test_another_statement_of_the_same_thread_goes_over_another_connection(store, watch):
-    """P1, R4: ends are told while a claim is under way, and none waits for the other."""
+    """Ends are told while a claim is under way, and none waits for the other."""
     worker = work.join_worker(store)
     for text in "ab":
         work.queue(store, text)
@@ -135,7 +135,7 @@ def test_another_statement_of_the_same_thread_goes_over_another_connection(store
 
 
 def test_a_connection_that_breaks_before_the_answer_is_not_used_again(store, watch):
-    """D1, R4: whether it was carried out is not known; here it was not, and is done anew."""
+    """Whether it was carried out is not known; here it was not, and is done anew."""
     worker, run = work.join_worker(store), work.queue(store)
     own = connection_of(store)
     watch.put_turnstile("INSERT", "duly.claims")
@@ -169,7 +169,7 @@ def test_a_place_is_free_again_after_a_connection_has_broken(url, open_store, wa
 
 
 def test_an_answer_that_has_arrived_counts_though_its_server_has_ended(store, watch):
-    """D1: what was committed is told, and the connection is of no use to the next."""
+    """What was committed is told, and the connection is of no use to the next."""
     worker, run = work.join_worker(store), work.queue(store)
     own = connection_of(store)
     pid = own.info.backend_pid

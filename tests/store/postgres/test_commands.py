@@ -1,4 +1,4 @@
-"""The doctor and a wrapped command on PostgreSQL: the same as on a file (U4, D4)."""
+"""The doctor and a wrapped command on PostgreSQL: the same as on a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from duly.cli.exec import CommandRun, run_wrapped
 
 
 def test_the_doctor_finds_a_fresh_database_well(url):
-    """U4: there is no file, and so no disk to look at."""
+    """There is no file, and so no disk to look at."""
     with App(url) as app:
         found = examine(app)
 
@@ -17,7 +17,7 @@ def test_the_doctor_finds_a_fresh_database_well(url):
 
 
 def test_a_database_that_does_not_answer_is_broken():
-    """L6: with what to do, and without the password."""
+    """With what to do, and without the password."""
     with App("postgresql://me:canary@127.0.0.1:1/nowhere") as app:
         found = examine(app)
 
@@ -27,7 +27,6 @@ def test_a_database_that_does_not_answer_is_broken():
 
 
 def test_a_command_is_a_recorded_run(url):
-    """U4, R2."""
     with App(url) as app:
         recorded = run_wrapped(app, CommandRun(name="five", argv=["sh", "-c", "exit 5"]))
 

@@ -67,7 +67,7 @@ def test_the_dialect_of_sqlalchemy_is_understood():
 
 
 def test_an_empty_database_gets_the_schema_once_by_many_at_once(database, open_store):
-    """D5: of several that come at once, one makes it."""
+    """Of several that come at once, one makes it."""
     stores = [open_store(database) for _ in range(6)]
     problems = []
 
@@ -129,7 +129,7 @@ def answer_of(store):
 
 
 def test_what_was_ordered_when_an_answer_was_lost_can_be_ordered_again(url, open_store):
-    """D1, INV-17: the same id is the same order, whether it arrived or not."""
+    """INV-17: the same id is the same order, whether it arrived or not."""
     order = add_runs(new_run(None))
     with Proxy(url) as proxy:
         store = open_store(proxy.url)
@@ -216,7 +216,7 @@ def test_a_pooler_is_noticed_and_nothing_is_prepared(url, pgbouncer_url, open_st
 
 
 def test_a_newer_schema_is_refused_at_the_next_write(url, open_store):
-    """D5: somebody migrates while an older program runs."""
+    """Somebody migrates while an older program runs."""
     store = open_store(url)
     member, _ = store.join(JOIN)
     with psycopg.connect(url, autocommit=True) as other:
@@ -297,7 +297,7 @@ def test_an_unknown_option_is_named():
 def test_texts_arrive_as_they_are_whatever_the_environment_says(
     url, open_store, monkeypatch, encoding
 ):
-    """D4: arrays are encoded by us, so the connection's encoding is not left to others."""
+    """Arrays are encoded by us, so the connection's encoding is not left to others."""
     monkeypatch.setenv("PGCLIENTENCODING", encoding)
     store = open_store(url)
     store.add_runs(add_runs(new_run(store.now() + 10**9, key="schlüssel-日本")))
@@ -367,7 +367,7 @@ class Ended:
 
 
 def test_an_answer_behind_which_the_server_ends_is_not_believed(url):
-    """D1: whether it was carried out is looked up, and never assumed."""
+    """Whether it was carried out is looked up, and never assumed."""
     with psycopg.connect(url) as connection:
         ended: Any = Ended(connection.pgconn)
 
@@ -376,7 +376,7 @@ def test_an_answer_behind_which_the_server_ends_is_not_believed(url):
 
 
 def test_a_thread_gets_the_connection_that_it_has_had_before(store):
-    """P1: what it asks for is planned there; the one that came back last is another's."""
+    """What it asks for is planned there; the one that came back last is another's."""
     connections = store._connections  # noqa: SLF001 - which one it is, is not told
     mine = connections.take(10.0, for_dispatch=False)
     others = connections.take(10.0, for_dispatch=False)

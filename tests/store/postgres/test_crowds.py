@@ -222,7 +222,7 @@ def fire_it(store, fence, fire):
 
 @pytest.mark.parametrize("write", [enqueue, fire_it])
 def test_what_is_written_to_a_leaf_that_was_emptied_meanwhile_is_kept(store, clock, watch, write):
-    """F2: the writer has read an era that has passed since; the leaf is empty, and still a leaf."""
+    """The writer has read an era that has passed since; the leaf is empty, and still a leaf."""
     record = steps.create(store, timetable=every("1m"), misfire=Misfire("latest", grace="1d"))
     clock.set(timer_of(record).due_at)
     fence = steps.own(store, ttl_us=HOUR_US)
@@ -257,7 +257,7 @@ def test_a_leaf_in_which_an_open_transaction_has_written_is_not_emptied(store, c
 
 
 def test_nothing_queued_is_lost_while_leaves_take_turns(store, clock, watch):
-    """D6: writers, of whom one rotates as well, and one who takes from the queue, all at once."""
+    """Writers, of whom one rotates as well, and one who takes from the queue, all at once."""
     world = TakingTurns(store, clock, watch)
     watch.at_once(world.work, world.take)
     made = watch.value("SELECT count(*) FROM duly.runs")

@@ -1,4 +1,4 @@
-"""Durability is not left to what was chosen for others' work (D1)."""
+"""Durability is not left to what was chosen for others' work."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_behind_a_pooler_the_check_says_what_we_cannot_change(careless, pgbounce
 
 
 def test_the_check_finds_a_member_that_holds_what_it_does_not_own(url, open_store):
-    """F4: the fence reads the member's row, so it must say what the leases say."""
+    """The fence reads the member's row, so it must say what the leases say."""
     store = open_store(url)
     fence = steps.own(store)
     assert [] == store.check()

@@ -1,4 +1,4 @@
-"""Races about effects and doubt, held in the middle on purpose (E2, E3, E5, INV-6, INV-11)."""
+"""Races about effects and doubt, held in the middle on purpose (INV-6, INV-11)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def ledger(store, run_id):
 def test_a_claim_that_was_permitted_meanwhile_is_not_settled_as_one_that_was_not(
     store, clock, watch, key
 ):
-    """E2, INV-11: who settles waits for the permission, and decides again."""
+    """INV-11: who settles waits for the permission, and decides again."""
     worker, claimed, fence = lost_one(store, clock)
     (seen,) = work.lost_claims(store)
     hold_at(watch, "duly.claims", "UPDATE")
@@ -98,7 +98,7 @@ def test_a_claim_that_was_permitted_meanwhile_is_not_settled_as_one_that_was_not
 
 @KEYS
 def test_nothing_is_permitted_once_the_claim_is_settled(store, clock, watch, key):
-    """E2, INV-5: who asks waits for whoever settles, and is told that it is gone."""
+    """INV-5: who asks waits for whoever settles, and is told that it is gone."""
     worker, claimed, fence = lost_one(store, clock)
     (seen,) = work.lost_claims(store)
     hold_at(watch, "duly.attempts")
@@ -117,7 +117,7 @@ def test_nothing_is_permitted_once_the_claim_is_settled(store, clock, watch, key
 
 @KEYS
 def test_a_plain_success_beside_a_permission_keeps_when_effects_began(store, watch, key):
-    """R2, E3: another thread of the attempt still asks; what it intended is unknown."""
+    """Another thread of the attempt still asks; what it intended is unknown."""
     worker, claimed = taken(store)
     hold_at(watch, "duly.claims", "UPDATE")
     asking = watch.start(lambda: begin(store, worker, claimed, key))
@@ -135,7 +135,7 @@ def test_a_plain_success_beside_a_permission_keeps_when_effects_began(store, wat
 
 
 def test_a_stop_that_comes_first_is_heard(store, watch):
-    """E2: who was asked to stop begins nothing more, however closely it was asked before."""
+    """Who was asked to stop begins nothing more, however closely it was asked before."""
     worker, claimed = taken(store)
     asked = "UPDATE duly.claims SET cancel_asked_at = 1 WHERE run_id = %s"
     with watch.holding(asked, [claimed.run_id.hex()]) as held:
@@ -148,7 +148,7 @@ def test_a_stop_that_comes_first_is_heard(store, watch):
 
 
 def test_two_threads_that_ask_for_one_effect_are_permitted_one(store, watch):
-    """E3: the same attempt asks twice, and is told the same."""
+    """The same attempt asks twice, and is told the same."""
     worker, claimed = taken(store)
 
     asks = [lambda: begin(store, worker, claimed)] * 4
@@ -159,7 +159,7 @@ def test_two_threads_that_ask_for_one_effect_are_permitted_one(store, watch):
 
 
 def test_two_repairs_of_a_line_are_not_both_permitted_an_effect(store, watch):
-    """E3: what one of them intends at this moment, the other may not."""
+    """What one of them intends at this moment, the other may not."""
     worker, claimed = taken(store)
     work.end(store, worker, claimed, Succeeded())
     for text in ("one", "two"):
@@ -180,7 +180,7 @@ def test_two_repairs_of_a_line_are_not_both_permitted_an_effect(store, watch):
 
 @KEYS
 def test_a_permission_whose_answer_was_lost_is_given_again(timed_url, open_store, key):
-    """E2, INV-17: asked again, it is the same one."""
+    """INV-17: asked again, it is the same one."""
     with Proxy(timed_url) as proxy:
         store = open_store(proxy.url)
         worker, claimed = taken(store)
@@ -200,7 +200,7 @@ def test_a_permission_whose_answer_was_lost_is_given_again(timed_url, open_store
 
 
 def test_an_effect_whose_end_was_not_heard_of_is_done(timed_url, open_store):
-    """E3, INV-17."""
+    """INV-17."""
     with Proxy(timed_url) as proxy:
         store = open_store(proxy.url)
         worker, claimed = taken(store)
@@ -217,7 +217,7 @@ def test_an_effect_whose_end_was_not_heard_of_is_done(timed_url, open_store):
 
 @KEYS
 def test_no_unsafe_effect_happens_twice_while_workers_die_and_others_reap(store, watch, key):
-    """E2, INV-11: each run did it once; those whose worker said nothing afterwards are in doubt."""
+    """INV-11: each run did it once; those whose worker said nothing afterwards are in doubt."""
     store.register_policies({"remind": UNSAFE})
     ids = [work.queue(store, str(number)) for number in range(40)]
     fence = steps.own(store, ttl_us=LONG_US)
@@ -265,7 +265,7 @@ def test_no_unsafe_effect_happens_twice_while_workers_die_and_others_reap(store,
 
 
 def test_of_two_who_settle_a_doubt_at_once_one_does(store, watch):
-    """E5, INV-6."""
+    """INV-6."""
     claimed = in_doubt(store)
     with watch.holding(LOCK_DOUBTS, []) as held:
         ends = [
@@ -287,7 +287,7 @@ def test_of_two_who_settle_a_doubt_at_once_one_does(store, watch):
 
 
 def test_who_settles_what_a_check_has_settled_is_told(store, watch):
-    """E5, E6: he waits for the verdict."""
+    """He waits for the verdict."""
     claimed = in_doubt(store)
     hold_at(watch, "duly.verdicts")
     found = verdict(claimed, Finding.PRESENT)
@@ -306,7 +306,7 @@ def test_who_settles_what_a_check_has_settled_is_told(store, watch):
 
 @pytest.mark.parametrize("finding", [Finding.PRESENT, Finding.ABSENT])
 def test_a_verdict_about_what_a_person_has_settled_changes_nothing_more(store, watch, finding):
-    """E5, E6, INV-6: it is kept."""
+    """INV-6: it is kept."""
     claimed = in_doubt(store)
     hold_at(watch, "duly.outcomes")
     settling = watch.start(lambda: settle_doubt(store, claimed.run_id, Choice.SKIP))
@@ -324,7 +324,6 @@ def test_a_verdict_about_what_a_person_has_settled_changes_nothing_more(store, w
 
 
 def test_verdicts_that_come_at_once_are_numbered_one_after_the_other(store, watch):
-    """E6."""
     worker, claimed = taken(store)
     work.end(store, worker, claimed, Succeeded())
     found = verdict(claimed, Finding.PARTIAL)
@@ -335,7 +334,7 @@ def test_verdicts_that_come_at_once_are_numbered_one_after_the_other(store, watc
 
 
 def test_a_late_word_and_a_retry_do_not_disturb_each_other(store, clock, watch):
-    """E2, R4: the word is kept with its attempt, and the run goes on as it was decided."""
+    """The word is kept with its attempt, and the run goes on as it was decided."""
     worker, claimed, fence = lost_one(store, clock)
     begin(store, worker, claimed)
     (seen,) = work.lost_claims(store)
@@ -361,7 +360,7 @@ def test_a_late_word_and_a_retry_do_not_disturb_each_other(store, clock, watch):
 
 @pytest.mark.parametrize("is_in_doubt", [True, False])
 def test_a_rerun_that_is_ordered_twice_is_made_once(store, watch, *, is_in_doubt):
-    """A3, INV-17: under one id, whatever it repeats."""
+    """INV-17: under one id, whatever it repeats."""
     if is_in_doubt:
         claimed = in_doubt(store)
     else:
@@ -382,7 +381,7 @@ def test_a_rerun_that_is_ordered_twice_is_made_once(store, watch, *, is_in_doubt
 
 
 def test_a_repair_beside_a_person_who_settles(store, watch):
-    """E5: one of both, whoever was first."""
+    """One of both, whoever was first."""
     claimed = in_doubt(store)
     hold_at(watch, "duly.runs")
     repairing = watch.start(lambda: rerun(store, claimed.run_id, is_repair=True))
@@ -405,7 +404,7 @@ def test_a_repair_beside_a_person_who_settles(store, watch):
 def test_a_claim_that_ends_in_a_lent_transaction_is_not_settled_beside_it(
     store, clock, watch, *, is_committed
 ):
-    """E4: whoever settles waits for the commit, and takes what was undone."""
+    """Whoever settles waits for the commit, and takes what was undone."""
     worker, claimed, fence = lost_one(store, clock)
     (seen,) = work.lost_claims(store)
     settling = None

@@ -39,7 +39,7 @@ def line(timed_url):
 
 @pytest.mark.parametrize("key", [None, "mail"])
 def test_the_statement_permits_what_the_domain_permits(store, line, clock, key):
-    """E2: the same decision, once under the lock and once as a rule."""
+    """The same decision, once under the lock and once as a rule."""
     worker, claimed = taken(store)
     now = clock.now_us()
 
@@ -62,7 +62,7 @@ def test_the_statement_permits_what_the_domain_permits(store, line, clock, key):
 
 
 def test_one_query_says_what_has_come_of_runs(store, line):
-    """E6: one row for each run, with what its line has in common."""
+    """One row for each run, with what its line has in common."""
     worker, claimed = taken(store)
     done(store, worker, claimed)
     begin(store, worker, claimed, "letter")
@@ -88,7 +88,6 @@ def test_one_query_says_what_has_come_of_runs(store, line):
 
 
 def test_the_public_view_shows_what_is_in_doubt(store, line):
-    """D4, E2."""
     in_doubt(store)
 
     shown = line.execute("SELECT state, state_reason, attempt FROM duly.public_runs").fetchall()
@@ -99,7 +98,7 @@ def test_the_public_view_shows_what_is_in_doubt(store, line):
 def test_a_program_of_the_schema_before_takes_nothing_from_who_has_begun_effects(
     store, timed_url, clock, open_store
 ):
-    """D5, INV-11, INV-25: from the moment at which somebody declares a task that is unsafe."""
+    """INV-11, INV-25: from the moment at which somebody declares a task that is unsafe."""
     older = open_store(timed_url, settings=BEFORE)
     fence = work.maintain(older)
     assert [] == work.settle_lost(older, fence), "until then it goes on"
@@ -117,7 +116,6 @@ def test_a_program_of_the_schema_before_takes_nothing_from_who_has_begun_effects
 
 @pytest.mark.parametrize("tenant", [None, "default", "elsewhere"])
 def test_doubts_are_listed_by_tenant(store, tenant):
-    """E5, L2."""
     claimed = in_doubt(store)
 
     found = [one.run.id for one in store.list_doubts(tenant, 10)]
@@ -126,7 +124,7 @@ def test_doubts_are_listed_by_tenant(store, tenant):
 
 
 def test_what_is_claimed_when_the_schema_comes_may_begin_effects(database, open_store):
-    """D5: from the schema before."""
+    """From the schema before."""
     open_store(database, settings=BEFORE).now()
     with psycopg.connect(database, autocommit=True) as line:
         line.execute(

@@ -1,4 +1,4 @@
-"""Races at gates, held in the middle on purpose: who comes, who ends, who is let go (O1, INV-8)."""
+"""Races at gates, held in the middle on purpose: who comes, who ends, who is let go (INV-8)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def by_hand(store, record, text, overlap=None):
 
 
 def test_of_two_that_come_to_a_gate_at_once_one_goes(store, clock, watch):
-    """O1: a dispatcher does not wait for another; who was passed over comes again, and waits."""
+    """A dispatcher does not wait for another; who was passed over comes again, and waits."""
     one = fired(store, clock, Overlap.SERIALIZE)
     assert 1 == work_off(store)
     two = made(store, Overlap.SERIALIZE, "two")
@@ -116,7 +116,7 @@ def test_of_two_that_come_to_a_gate_at_once_one_goes(store, clock, watch):
 
 
 def test_one_gate_that_is_held_up_holds_up_no_other(store, clock, watch):
-    """F5: the others of its batch fire."""
+    """The others of its batch fire."""
     held = made(store, Overlap.QUEUE_ALL, "held")
     free = made(store, Overlap.QUEUE_ALL, "free")
     for record in (held, free):
@@ -133,7 +133,7 @@ def test_one_gate_that_is_held_up_holds_up_no_other(store, clock, watch):
 
 @pytest.mark.parametrize("policy", [Overlap.QUEUE_ALL, Overlap.SERIALIZE, Overlap.COALESCE])
 def test_who_comes_by_hand_waits_for_a_fire_that_is_under_way(store, clock, watch, policy):
-    """O1, O3: it finds the run that the fire makes, though it began before that was there."""
+    """It finds the run that the fire makes, though it began before that was there."""
     record = made(store, policy)
     firing = fire(store, clock, record)
     hold_at(watch, "duly.runs")
@@ -151,7 +151,7 @@ def test_who_comes_by_hand_waits_for_a_fire_that_is_under_way(store, clock, watc
 
 @pytest.mark.parametrize("policy", [Overlap.SKIP, Overlap.QUEUE_ONE])
 def test_a_fire_finds_a_run_by_hand_that_was_under_way(store, clock, watch, policy):
-    """O1: the plain statement has waited for the schedule's row, and goes by what is there now."""
+    """The plain statement has waited for the schedule's row, and goes by what is there now."""
     record = fired(store, clock, policy)
     assert 1 == work_off(store)
     firing = fire(store, clock, record)
@@ -174,7 +174,7 @@ def test_a_fire_finds_a_run_by_hand_that_was_under_way(store, clock, watch, poli
 
 
 def test_who_comes_with_several_never_waits_in_a_circle(store, clock, watch):
-    """O1: gates are locked in the order of their names, whatever the order they are asked in."""
+    """Gates are locked in the order of their names, whatever the order they are asked in."""
     one, two = (
         made(store, Overlap.SERIALIZE, name, serialize_by=f"account:{name}") for name in "ab"
     )
@@ -240,7 +240,7 @@ def end_while_another_arrives(store, clock, watch):
 def test_a_run_that_comes_while_the_end_is_being_committed_is_not_forgotten(
     store, clock, watch, race
 ):
-    """O1: whoever ended the run lets it go, and nobody has to come by."""
+    """Whoever ended the run lets it go, and nobody has to come by."""
     assert "queued" == race(store, clock, watch)
     assert 0 == store.open_gates(10)
     assert [] == store.check()
@@ -281,7 +281,7 @@ def test_who_lets_another_go_in_the_statement_that_ends_forgets_one_that_comes(s
 
 @pytest.mark.parametrize("end", [Succeeded(), Failed("again", after_us=HOUR_US)])
 def test_a_gate_is_kept_through_another_attempt_and_given_back_after_it(store, clock, end):
-    """O1: the retry is queued with its gate, so its end is looked at by itself."""
+    """The retry is queued with its gate, so its end is looked at by itself."""
     record = fired(store, clock, Overlap.QUEUE_ALL, times=2)
     worker, claimed = begin(store)
     work.end(store, worker, claimed, Failed("again", after_us=1))
@@ -295,7 +295,7 @@ def test_a_gate_is_kept_through_another_attempt_and_given_back_after_it(store, c
 
 
 def test_whom_somebody_cancels_is_not_let_go_as_well(store, clock, watch):
-    """A1: who takes a run away from a gate has locked it; who lets the next go waits for him."""
+    """Who takes a run away from a gate has locked it; who lets the next go waits for him."""
     record = fired(store, clock, Overlap.QUEUE_ALL, times=3)
     _, second, third = runs_of(store, record)
     worker, claimed = begin(store)
@@ -315,7 +315,7 @@ def test_whom_somebody_cancels_is_not_let_go_as_well(store, clock, watch):
 
 
 def test_two_that_let_go_at_once_let_one_go(store, clock, watch):
-    """O1, INV-8: whoever ended a run, and maintenance, which finds the same gate."""
+    """INV-8: whoever ended a run, and maintenance, which finds the same gate."""
     record = fired(store, clock, Overlap.QUEUE_ALL, times=4)
     worker, claimed = begin(store)
     # As if whoever ended it had died before he looked.
@@ -336,7 +336,7 @@ def test_two_that_let_go_at_once_let_one_go(store, clock, watch):
 
 
 def test_one_that_ends_beside_its_replacement_leaves_it_the_gate(store, clock, watch):
-    """O1: it was about to be asked to stop, and is over; the newcomer goes at once."""
+    """It was about to be asked to stop, and is over; the newcomer goes at once."""
     record = fired(store, clock, Overlap.REPLACE)
     worker, claimed = begin(store)
     firing = fire(store, clock, record)
@@ -360,7 +360,7 @@ def test_one_that_ends_beside_its_replacement_leaves_it_the_gate(store, clock, w
 def test_one_that_ends_after_it_was_asked_to_make_way_says_for_whom(
     store, clock, watch, end, state
 ):
-    """O1: the end's statement began before that was asked, and goes by what is there now."""
+    """The end's statement began before that was asked, and goes by what is there now."""
     record = fired(store, clock, Overlap.REPLACE)
     worker, claimed = begin(store)
     firing = fire(store, clock, record)
@@ -380,7 +380,7 @@ def test_one_that_ends_after_it_was_asked_to_make_way_says_for_whom(
 
 
 def test_one_that_is_being_claimed_is_asked_to_stop(store, clock, watch):
-    """O1: it has left the queue; whoever looked for it there finds it where it is now."""
+    """It has left the queue; whoever looked for it there finds it where it is now."""
     record = fired(store, clock, Overlap.REPLACE)
     worker = work.join_worker(store, ttl_us=LONG_US)
     firing = fire(store, clock, record)
@@ -414,7 +414,7 @@ def fire_beside_a_lost_one(store, clock):
 
 
 def test_a_gate_is_not_opened_by_time(store, clock):
-    """O1, INV-8: the lost worker may still be at it."""
+    """INV-8: the lost worker may still be at it."""
     assert 1 == fire_beside_a_lost_one(store, clock)
 
 
@@ -434,7 +434,7 @@ def test_a_gate_that_expires_lets_two_run(store, clock):
 def test_an_occurrence_that_comes_while_a_lost_claim_is_settled_finds_its_run(
     store, clock, watch, policy
 ):
-    """O1, INV-8: it goes from the claims to those that wait for another attempt, and is open."""
+    """INV-8: it goes from the claims to those that wait for another attempt, and is open."""
     record = fired(store, clock, policy)
     begin(store, work.join_worker(store))
     steps.fall_due(clock, record)
@@ -456,7 +456,7 @@ def test_an_occurrence_that_comes_while_a_lost_claim_is_settled_finds_its_run(
 
 
 def test_a_policy_that_is_changed_beside_a_fire_finds_its_run(store, clock, watch):
-    """O1, S4: the edit comes too late, is decided anew, and the open run is in the way."""
+    """The edit comes too late, is decided anew, and the open run is in the way."""
     record = made(store, Overlap.SKIP)
     firing = fire(store, clock, record)
     changed = replace(record.definition, overlap=Overlap.QUEUE_ALL)
@@ -477,7 +477,7 @@ def test_a_policy_that_is_changed_beside_a_fire_finds_its_run(store, clock, watc
 
 
 def test_a_fire_beside_an_edit_of_the_policy_goes_by_the_new_one(store, clock, watch):
-    """O1, S4: what was believed is gone; the timer is read anew, and comes to the gate."""
+    """What was believed is gone; the timer is read anew, and comes to the gate."""
     record = fired(store, clock, Overlap.ALLOW)
     fence = steps.own(store, (Lane.LIVE,), ttl_us=LONG_US)
     changed = replace(record.definition, overlap=Overlap.QUEUE_ALL)
@@ -499,7 +499,7 @@ def test_a_fire_beside_an_edit_of_the_policy_goes_by_the_new_one(store, clock, w
 
 @pytest.mark.parametrize("policy", [Overlap.SKIP, Overlap.QUEUE_ALL])
 def test_a_dead_run_is_not_brought_back_beside_one_that_is_being_fired(store, clock, watch, policy):
-    """O1, B3: whoever brings it back waits for the schedule, and sees the run that goes ahead."""
+    """Whoever brings it back waits for the schedule, and sees the run that goes ahead."""
     record = fired(store, clock, policy)
     worker, claimed = begin(store)
     work.end(store, worker, claimed, work.FATAL)
@@ -520,7 +520,7 @@ def test_a_dead_run_is_not_brought_back_beside_one_that_is_being_fired(store, cl
 
 
 def test_of_two_runs_by_hand_at_once_one_is_refused(store, clock, watch):
-    """O1: under skip, with the one that was in the way."""
+    """Under skip, with the one that was in the way."""
     record = made(store, Overlap.SKIP)
 
     def ask(text):
@@ -585,7 +585,7 @@ class Crowd:
 
 @pytest.mark.parametrize("policy", [Overlap.QUEUE_ALL, Overlap.SERIALIZE])
 def test_a_crowd_goes_through_a_gate_one_by_one_and_nobody_is_forgotten(store, watch, policy):
-    """O1, INV-8: maintenance never comes by, and nobody is left at the gate."""
+    """INV-8: maintenance never comes by, and nobody is left at the gate."""
     names = ("one", "two") if policy is Overlap.SERIALIZE else ("one",)
     count, people = 20, 3
     crowd = Crowd(store, [made(store, policy, name) for name in names], count * people)

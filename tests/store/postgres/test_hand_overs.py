@@ -67,7 +67,7 @@ def is_all(result, fired):
 
 
 def test_a_crowd_is_fired_and_begun_by_the_worker_next_door(real_size, street, worker):
-    """P1, F1, R4: six hundred runs; nothing goes through the queue, and nothing is amiss."""
+    """Six hundred runs; nothing goes through the queue, and nothing is amiss."""
     command = street.crowd(600)
     answer = street.begin(command)
     first = worker.claim()
@@ -88,7 +88,7 @@ def test_a_crowd_is_fired_and_begun_by_the_worker_next_door(real_size, street, w
 
 
 def test_what_was_begun_so_is_finished_like_any_other(street, worker):
-    """R4: under the fence of its claim."""
+    """Under the fence of its claim."""
     answer = street.begin(street.crowd())
     taken = worker.claim_all()
     answer()
@@ -126,7 +126,7 @@ def told(street, claimed):
     ],
 )
 def test_it_is_the_same_as_one_that_went_through_the_queue(street, worker, parts):
-    """R1: in every field, and in every time, since the clock stands still meanwhile."""
+    """In every field, and in every time, since the clock stands still meanwhile."""
     parts = dict(parts)
     is_keyed = parts.pop("is_keyed", False)
     for text in "abcdefgh":
@@ -148,7 +148,7 @@ def test_it_is_the_same_as_one_that_went_through_the_queue(street, worker, parts
 
 
 def test_an_attempt_may_take_as_long_as_its_task_says(street, worker):
-    """R5: as its code has told, without a limit, or the default where nothing was told."""
+    """As its code has told, without a limit, or the default where nothing was told."""
     quick, endless = TaskPolicy(timeout_us=7 * SECOND_US), TaskPolicy(timeout_us=None)
     worker.store.register_tasks(["known"])
     worker.store.register_policies({"quick": quick, "endless": endless})
@@ -169,7 +169,7 @@ def test_an_attempt_may_take_as_long_as_its_task_says(street, worker):
 
 
 def test_it_is_done_while_something_else_is(street, worker):
-    """P1: who has begun to claim does not wait for it, and nor does who has begun to fire."""
+    """Who has begun to claim does not wait for it, and nor does who has begun to fire."""
     command = street.crowd()
     answer = street.begin(command)
     claimed = [worker.store.begin_claim(worker.order())]
@@ -185,7 +185,7 @@ def test_it_is_done_while_something_else_is(street, worker):
 
 
 def test_who_ends_something_takes_what_it_was_offered_besides(street, worker):
-    """P1: by the one order that ends and claims."""
+    """By the one order that ends and claims."""
     held = worker_holds(street, worker)
     command = street.crowd()
     answer = street.begin(command)
@@ -214,7 +214,7 @@ def worker_holds(street, worker):
 
 
 def test_schedules_and_retries_of_the_same_order_are_fired_besides(street, worker):
-    """F2: each timer has its own result, whoever fires it."""
+    """Each timer has its own result, whoever fires it."""
     record = steps.create(street.store)
     assert record.pending is not None
     retried = work.make_waiting(street.store, "retried", after_us=SECOND_US)
@@ -240,7 +240,7 @@ def test_schedules_and_retries_of_the_same_order_are_fired_besides(street, worke
 
 
 def test_two_workers_have_their_parts(street, worker):
-    """P1: what is offered goes round."""
+    """What is offered goes round."""
     other = street.move_in(process=3)
     assert comes_true(lambda: len(street.takers()) == 2)
     command = street.crowd()
@@ -256,7 +256,7 @@ def test_two_workers_have_their_parts(street, worker):
 
 
 def test_nothing_is_fired_early(street, worker):
-    """F1: by the store's clock, whatever whoever has made the offer believes."""
+    """By the store's clock, whatever whoever has made the offer believes."""
     street.promise(8)
     command = street.order()
     answer = street.begin(command)
@@ -271,7 +271,7 @@ def test_nothing_is_fired_early(street, worker):
 
 
 def test_of_some_that_are_due_and_some_that_are_not_the_former_are_fired(street, worker):
-    """F1: the last microsecond counts."""
+    """The last microsecond counts."""
     command = street.crowd()
     dues = street.spread(command)
     answer = street.begin(street.order())
@@ -318,7 +318,7 @@ def end(street):
 
 @pytest.mark.parametrize("lose", [take_a_lease, take_back, leave, expire, end])
 def test_nothing_is_fired_under_a_fence_that_was_lost(street, worker, lose):
-    """F4: it is the dispatcher's fence, and the statement looks at it, not who carries it out."""
+    """It is the dispatcher's fence, and the statement looks at it, not who carries it out."""
     command = street.crowd(40)
     key = street.fence.leases[0].key
     answer = street.begin(command)
@@ -336,7 +336,7 @@ def test_nothing_is_fired_under_a_fence_that_was_lost(street, worker, lose):
 
 
 def test_a_lease_that_the_store_never_gave_fires_nothing(street, worker):
-    """F4: an epoch is not to be guessed."""
+    """An epoch is not to be guessed."""
     higher = tuple(lease._replace(epoch=lease.epoch + 1) for lease in street.fence.leases)
     command = replace(street.crowd(), fence=Fence(street.fence.member, higher))
     answer = street.begin(command)
@@ -366,7 +366,7 @@ def quarantine(street, worker):
 
 @pytest.mark.parametrize("fail", [die, run_out, drain, quarantine])
 def test_a_worker_that_may_not_claim_takes_nothing(street, worker, fail):
-    """R4, A1: and says so at once, so that the dispatcher has it queued for others."""
+    """And says so at once, so that the dispatcher has it queued for others."""
     command = street.crowd()
     answer = street.begin(command)
     fail(street, worker)
@@ -382,7 +382,7 @@ def test_a_worker_that_may_not_claim_takes_nothing(street, worker, fail):
 
 
 def test_what_has_changed_since_is_left_out_and_told(street, worker):
-    """F6: moved, cancelled, or fired before; the answer tells which of them have fired."""
+    """Moved, cancelled, or fired before; the answer tells which of them have fired."""
     command = street.crowd()
     by_ref = sorted(refs(command))
     moved, cancelled, made = by_ref[0], by_ref[3], by_ref[5]
@@ -407,7 +407,7 @@ def test_what_has_changed_since_is_left_out_and_told(street, worker):
     "change", ["generation = generation + 1", "due_at = due_at - 1", "shard = (shard + 1) % 32"]
 )
 def test_whatever_has_changed_of_a_timer_it_is_not_fired(street, worker, change):
-    """F6: though it is due all the same."""
+    """Though it is due all the same."""
     command = street.crowd()
     changed = sorted(refs(command))[::3]
     for one in changed:
@@ -423,7 +423,7 @@ def test_whatever_has_changed_of_a_timer_it_is_not_fired(street, worker, change)
 
 
 def test_when_all_of_an_offer_is_gone_the_queue_is_looked_at_at_once(street, worker):
-    """P1: an offer that comes to nothing costs nobody a turn."""
+    """An offer that comes to nothing costs nobody a turn."""
     command = street.crowd()
     street.store.fire_timers(replace(command, delayed=command.delayed[:3]))
     before = worker.claim().runs
@@ -460,7 +460,7 @@ def test_a_run_that_exists_already_is_left_to_the_careful_way(street, worker):
 
 
 def test_a_row_that_somebody_holds_is_left_to_the_careful_way(street, worker, watch):
-    """F5: who has it locked is waited for briefly; then it is busy, and the others are fired."""
+    """Who has it locked is waited for briefly; then it is busy, and the others are fired."""
     command = street.crowd()
     locked = sorted(refs(command))[6]
     with watch.holding(LOCK_DELAYED, [locked.hex()]):
@@ -478,7 +478,7 @@ def test_a_row_that_somebody_holds_is_left_to_the_careful_way(street, worker, wa
 def test_where_something_is_queued_that_the_worker_serves_nobody_goes_before_it(
     street, worker, served
 ):
-    """R8: what was there first is first, and tenants have their shares."""
+    """What was there first is first, and tenants have their shares."""
     queued = work.queue(street.store, "before")
     command = street.crowd()
     answer = street.begin(command)
@@ -493,7 +493,7 @@ def test_where_something_is_queued_that_the_worker_serves_nobody_goes_before_it(
 
 
 def test_what_is_queued_for_others_is_in_nobodys_way(street, worker):
-    """P1: however long another queue is."""
+    """However long another queue is."""
     work.queue(street.store, "for others", queue="mail")
     command = street.crowd()
     answer = street.begin(command)
@@ -505,7 +505,7 @@ def test_what_is_queued_for_others_is_in_nobodys_way(street, worker):
 
 
 def test_where_a_queue_is_paused_all_goes_through_the_queue(street, worker):
-    """A1: nothing is handed out from it."""
+    """Nothing is handed out from it."""
     street.store.pause_queue("default", ADA)
     answer = street.begin(street.crowd())
     taken = worker.claim_all()
@@ -517,7 +517,7 @@ def test_where_a_queue_is_paused_all_goes_through_the_queue(street, worker):
 
 
 def test_what_the_worker_does_not_serve_is_queued_and_rung_for(street, worker):
-    """R1: by the same statement; nobody has to find it by chance."""
+    """By the same statement; nobody has to find it by chance."""
     mail = set(street.promise(4, "mail", call=Call(task="mail", queue="mail")))
     command = street.crowd(4, text="own")
     answer = street.begin(command)
@@ -534,7 +534,7 @@ def test_what_the_worker_does_not_serve_is_queued_and_rung_for(street, worker):
 
 
 def test_when_all_was_begun_nobody_is_rung(street, worker):
-    """P1: there is nothing to be had."""
+    """There is nothing to be had."""
     answer = street.begin(street.crowd())
     worker.claim_all()
     assert comes_true(lambda: not worker.place.wait(0)), "all that was sent is heard"
@@ -544,7 +544,7 @@ def test_when_all_was_begun_nobody_is_rung(street, worker):
 
 
 def test_what_is_not_live_is_queued_behind_what_is(street, worker):
-    """R8: it has its share, and no more."""
+    """It has its share, and no more."""
     command = street.crowd()
     caught_up = set(sorted(refs(command))[::2])
     for one in caught_up:

@@ -65,7 +65,7 @@ def outcome(fired):
 
 
 def test_what_there_is_no_room_for_is_left_alone_and_refused_after_a_while(street, worker):
-    """P1: it may become free at any moment; but nobody waits long for that."""
+    """It may become free at any moment; but nobody waits long for that."""
     answer = street.begin(street.crowd())
     claimed = [worker.claim(limit=3), worker.claim(limit=3)]
     worker.place.wait(0)
@@ -95,7 +95,7 @@ def test_what_becomes_free_in_time_is_filled(street, worker):
 
 @pytest.mark.parametrize("name", NOT_PLAIN)
 def test_a_claim_that_asks_for_something_particular_takes_no_offers(street, worker, name):
-    """R8: by the statement that fires for it, nobody could be given what he has asked for."""
+    """By the statement that fires for it, nobody could be given what he has asked for."""
     answer = street.begin(street.crowd())
     claimed = worker.claim(**{name: NOT_PLAIN[name]})
 
@@ -106,7 +106,7 @@ def test_a_claim_that_asks_for_something_particular_takes_no_offers(street, work
 
 
 def test_what_is_offered_just_after_all_was_refused_is_not_taken_either(street, worker):
-    """R8: as above, whenever it arrives."""
+    """As above, whenever it arrives."""
     answer = street.begin(street.crowd())
     worker.hear_all()
     offers = worker.offers
@@ -126,7 +126,7 @@ def test_what_is_offered_just_after_all_was_refused_is_not_taken_either(street, 
 
 
 def test_what_a_worker_was_offered_is_not_refused_by_others_who_wait(street, worker):
-    """P1: such as a dispatcher that shares the store object with it."""
+    """Such as a dispatcher that shares the store object with it."""
     other: Any = worker.store.wakeups()
     answer = street.begin(street.crowd())
     assert 2 == worker.hear_all()
@@ -153,7 +153,7 @@ def test_behind_a_pooler_offers_are_refused(street, pgbouncer_url):
 
 
 def test_who_may_not_fire_refuses_and_takes_none_any_more(street, worker):
-    """L1: a role that may claim need not have the rights to fire; it claims as ever."""
+    """A role that may claim need not have the rights to fire; it claims as ever."""
     answer = street.begin(street.crowd())
     street.line.execute("ALTER TABLE duly.tally_changes RENAME TO elsewhere")
     claimed = worker.claim()
@@ -235,7 +235,7 @@ def test_an_offer_that_is_heard_twice_is_carried_out_once(street, worker):
 
 
 def test_of_two_who_carry_out_the_same_offers_at_once_each_run_has_one(street, worker, watch):
-    """R4, INV-3: the row of the timer is the one that both need."""
+    """INV-3: the row of the timer is the one that both need."""
     other = street.move_in(process=3)
     command = street.crowd(64)
     answer = street.begin(command)
@@ -269,7 +269,7 @@ def test_an_answer_that_is_lost_costs_nothing_but_time(street, worker):
 
 
 def test_an_answer_that_comes_too_late_is_not_taken_for_another(street, worker):
-    """F2: each offer has a number of its own."""
+    """Each offer has a number of its own."""
     answer = street.begin(street.crowd(text="first"))
     street.clock.advance(WAITED_US)
     assert (8, {FIRED}) == outcome(answer())
@@ -284,7 +284,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another(street, worker):
 
 
 def test_one_whose_process_is_gone_is_not_waited_for(street, worker):
-    """P1: its port is closed, which is heard; here the clock stands still, and ends no wait."""
+    """Its port is closed, which is heard; here the clock stands still, and ends no wait."""
     worker.place.close()
     answer = street.begin(street.crowd())
 
@@ -305,7 +305,7 @@ def test_one_whose_process_ends_with_what_it_was_offered_is_waited_for_in_vain(s
 
 
 def test_who_refuses_is_asked_again_soon(street, worker):
-    """P1: it may have room by then."""
+    """It may have room by then."""
     answer = street.begin(street.crowd(text="first"))
     worker.hear_all()
     worker.refuse()
@@ -320,7 +320,7 @@ def test_who_refuses_is_asked_again_soon(street, worker):
 
 
 def test_a_connection_that_breaks_in_the_middle_leaves_nothing_half_done(street, worker, watch):
-    """D1, R4: all of the statement, or nothing; and the dispatcher fires it."""
+    """All of the statement, or nothing; and the dispatcher fires it."""
     command = street.crowd()
     answer = street.begin(command)
     watch.put_turnstile("INSERT", "duly.claims")
@@ -366,7 +366,7 @@ def test_a_dispatcher_that_fires_meanwhile_waits_for_the_worker(street, worker, 
 
 
 def test_a_few_runs_are_offered_to_nobody(street, worker):
-    """P1: there is more to an offer than that saves."""
+    """There is more to an offer than that saves."""
     assert None is street.store.begin_fire(street.crowd(3))
     assert 0 == worker.hear_all()
 
@@ -397,7 +397,7 @@ def test_who_has_many_slots_takes_as_many_as_fill_a_part_of_them(street):
 
 @pytest.mark.parametrize("address", ["", ELSEWHERE])
 def test_where_somebody_is_who_does_not_answer_nobody_is_offered_anything(street, worker, address):
-    """R8: he is to have his share, too; and of what is queued he has it."""
+    """He is to have his share, too; and of what is queued he has it."""
     work.join_worker(street.store, slots=2000, wake_address=address, ttl_us=HOUR_US)
     for _ in range(3):
         street.meet()
@@ -408,7 +408,7 @@ def test_where_somebody_is_who_does_not_answer_nobody_is_offered_anything(street
 
 
 def test_where_somebody_is_who_has_few_slots_nobody_is_offered_anything(street, worker):
-    """R8: as above."""
+    """As above."""
     street.employ(slots=10)
     for _ in range(3):
         street.meet()
@@ -425,7 +425,7 @@ def test_a_dispatcher_that_knows_nobody_fires_as_ever(street):
 
 
 def test_an_order_that_is_not_begun_ahead_is_offered_all_the_same(street, worker, watch):
-    """P1: whoever fires waits for the answer, as with any store."""
+    """Whoever fires waits for the answer, as with any store."""
     command = street.crowd()
     firing_it = watch.start(lambda: street.store.fire_timers(command))
     taken = []
@@ -441,7 +441,7 @@ def test_an_order_that_is_not_begun_ahead_is_offered_all_the_same(street, worker
 
 
 def test_a_worker_with_many_slots_has_the_statement_planned_ahead(street):
-    """P1: planning it takes as long as firing hundreds."""
+    """Planning it takes as long as firing hundreds."""
     worker = street.employ()
     few = street.employ(slots=10)
 
@@ -454,7 +454,7 @@ def test_a_worker_with_many_slots_has_the_statement_planned_ahead(street):
 
 
 def test_a_crowd_finds_the_statement_prepared(street, worker):
-    """P1: what is planned ahead is what is sent."""
+    """What is planned ahead is what is sent."""
     answer = street.begin(street.crowd())
     connections = worker.store._connections.idle[True]  # noqa: SLF001 - as above
     before = {id(one): one.prepared_count for one in connections}

@@ -83,7 +83,7 @@ def read(said):
 
 @given(NUMBERS, INT8, st.lists(INT8, min_size=1, max_size=99), TIMERS)
 def test_an_offer_arrives_as_it_was(number, member, leases, timers):
-    """F4, F6: whoever carries it out compares what whoever has made it believes."""
+    """Whoever carries it out compares what whoever has made it believes."""
     values = offered(timers, member, leases)
     offer = read(offer_text(number, values))
 
@@ -297,7 +297,7 @@ def test_a_place_that_takes_none_says_nothing_of_it(open_door, line):
 
 
 def test_a_ring_that_comes_while_offers_are_heard_is_kept(door):
-    """F6: whoever looks for offers and then waits is told of it."""
+    """Whoever looks for offers and then waits is told of it."""
     door.place.wake()
     door.place.hear()
 
@@ -363,7 +363,7 @@ def test_more_than_are_kept_are_refused(door, line):
 
 
 def test_what_has_waited_too_long_is_refused(clock, door, line):
-    """P1: whoever has no room, or takes no more, says so when it had time to take it."""
+    """Whoever has no room, or takes no more, says so when it had time to take it."""
     assert door.offers.before_waiting() is None
     line.sendto(door.plate.offer + offer_text(1, some()), to(door))
     door.offers.after_waiting()
@@ -377,7 +377,7 @@ def test_what_has_waited_too_long_is_refused(clock, door, line):
 
 
 def test_what_nobody_has_had_time_for_is_not_refused(clock, door, line):
-    """P1: it has come while its worker was busy with others."""
+    """It has come while its worker was busy with others."""
     line.sendto(door.plate.offer + offer_text(1, some()), to(door))
     assert door.offers.is_any()
     clock.advance(2 * KEPT_US)
@@ -390,7 +390,7 @@ def test_what_nobody_has_had_time_for_is_not_refused(clock, door, line):
 
 
 def test_while_others_are_taken_an_offer_may_wait(clock, door, line):
-    """P1: they are taken one after the other, each of which takes its time."""
+    """They are taken one after the other, each of which takes its time."""
     for number in (1, 2, 3):
         line.sendto(door.plate.offer + offer_text(number, some()), to(door))
     door.offers.after_waiting()
@@ -538,7 +538,7 @@ def test_who_is_silent_after_an_answer_is_not_waited_for_any_longer(clock, offer
 
 
 def test_what_somebody_else_says_is_not_heard(offering, door, line):
-    """F2: each line hears whom it leads to, and nobody else."""
+    """Each line hears whom it leads to, and nobody else."""
     heard = offering.begin([door.taker], [part()])
     offer = door.take()
     line.sendto(ANSWER.pack(offer.number, 1, 3, False), offer.sender)
@@ -548,7 +548,7 @@ def test_what_somebody_else_says_is_not_heard(offering, door, line):
 
 
 def test_one_taker_does_not_answer_for_another(offering, open_door):
-    """F2: not even with the right number."""
+    """Not even with the right number."""
     doors = [open_door(), open_door()]
     heard = offering.begin([one.taker for one in doors], [part(), part()])
     offers = [one.take() for one in doors]
@@ -686,7 +686,7 @@ def test_an_offer_whose_taker_is_none_any_more_is_not_waited_for(offering, open_
 
 
 def test_what_was_said_is_heard_though_somebody_comes_for_it_late(clock, offering, door):
-    """P1: whoever fires may have been busy with something else."""
+    """Whoever fires may have been busy with something else."""
     heard = offering.begin([door.taker], [part(), part()])
     for _ in range(2):
         door.offers.answer(door.take(), told())
@@ -705,7 +705,7 @@ def test_that_something_was_queued_is_told(offering, door):
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_one_who_is_gone_is_not_waited_for(offering, open_door, count):
-    """P1: a closed port is heard of; the clock stands still, and would end no wait."""
+    """A closed port is heard of; the clock stands still, and would end no wait."""
     door = open_door()
     door.close()
     heard = offering.begin([door.taker], [part()] * count)
@@ -728,7 +728,7 @@ class Patience(ManualClock):
 
 
 def test_one_who_is_gone_is_not_waited_for_though_it_was_offered_two_parts(open_door):
-    """P1: as every crowd is that one worker alone takes."""
+    """As every crowd is that one worker alone takes."""
     door = open_door()
     door.close()
     with closing(Offering(Patience())) as offering:
@@ -738,7 +738,7 @@ def test_one_who_is_gone_is_not_waited_for_though_it_was_offered_two_parts(open_
 
 
 def test_who_has_just_answered_is_not_taken_for_silent_with_another(open_door):
-    """P1: it would be asked nothing for seconds, and its answers be lost."""
+    """It would be asked nothing for seconds, and its answers be lost."""
     clock = Busy()
     silent, lively = open_door(), open_door()
     with closing(Offering(clock)) as offering:

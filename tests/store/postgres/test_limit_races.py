@@ -1,4 +1,4 @@
-"""Races at limits, held in the middle on purpose: who asks, who ends, who is let go (R8, B2)."""
+"""Races at limits, held in the middle on purpose: who asks, who ends, who is let go."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Toil:
 
 
 def test_many_workers_at_one_cap_are_never_more_and_none_is_forgotten(store, watch):
-    """R8: every run goes once, and at no time more than may."""
+    """Every run goes once, and at no time more than may."""
     kit.limit(store, running=CAP)
     ids = kit.queue_many(store, CROWD)
     toil = Toil(store, CROWD)
@@ -91,7 +91,7 @@ def test_many_workers_at_one_cap_are_never_more_and_none_is_forgotten(store, wat
 
 
 def test_of_many_that_ask_at_once_as_many_go_as_may(store, watch):
-    """R8: each by a worker of its own, about one limit."""
+    """Each by a worker of its own, about one limit."""
     kit.limit(store, running=CAP)
     asking = claimed_each(store, 8)
 
@@ -103,7 +103,7 @@ def test_of_many_that_ask_at_once_as_many_go_as_may(store, watch):
 
 
 def test_limits_are_taken_in_order_whatever_the_order_of_requests(store, watch):
-    """R8: two that ask for the same places in turn never wait for each other."""
+    """Two that ask for the same places in turn never wait for each other."""
     kit.limit(store, running=50)
     kit.limit(store, "tenant:*", running=50)
     kit.limit(store, running_by={"account": 20}, scope="task:other")
@@ -124,7 +124,7 @@ def test_limits_are_taken_in_order_whatever_the_order_of_requests(store, watch):
 
 
 def test_who_comes_to_stand_while_the_place_is_given_back_is_let_go(store, watch):
-    """R8: whoever ended waits for who was deciding, and looks only then."""
+    """Whoever ended waits for who was deciding, and looks only then."""
     kit.limit(store, running=1)
     (one, first), (other, second) = claimed_each(store, 2)
     assert [GOES] == ways(store, one, first)
@@ -143,7 +143,7 @@ def test_who_comes_to_stand_while_the_place_is_given_back_is_let_go(store, watch
 
 
 def test_many_who_open_the_same_gate_let_no_more_go_than_may(store, watch):
-    """R8: those who end, and those who tend the store."""
+    """Those who end, and those who tend the store."""
     kit.limit(store, running=CAP)
     worker = kit.join_limited_worker(store)
     kit.queue_many(store, 12)
@@ -159,7 +159,7 @@ def test_many_who_open_the_same_gate_let_no_more_go_than_may(store, watch):
 
 
 def test_a_limit_that_is_raised_while_somebody_comes_to_stand_lets_him_go(store, watch):
-    """R8: the order waits for the decision, and finds who stands."""
+    """The order waits for the decision, and finds who stands."""
     kit.limit(store, running=1)
     (one, first), (other, second) = claimed_each(store, 2)
     assert [GOES] == ways(store, one, first)
@@ -177,7 +177,7 @@ def test_a_limit_that_is_raised_while_somebody_comes_to_stand_lets_him_go(store,
 
 
 def test_a_limit_that_is_set_while_an_attempt_ends_counts_it_not(store, watch):
-    """R8: what runs is counted; what has ended by then leaves no place behind."""
+    """What runs is counted; what has ended by then leaves no place behind."""
     (worker, claimed), (other, second) = claimed_each(store, 2)
     watch.put_turnstile("INSERT", "duly.outcomes")
     ending = watch.start(lambda: work.end(store, worker, claimed, Succeeded()))
@@ -194,7 +194,7 @@ def test_a_limit_that_is_set_while_an_attempt_ends_counts_it_not(store, watch):
 
 
 def test_an_attempt_that_ends_while_a_limit_is_set_gives_its_place_back(store, watch):
-    """R8: its end waits for the count, and is no plain one any more."""
+    """Its end waits for the count, and is no plain one any more."""
     ((worker, claimed),) = claimed_each(store, 1)
     watch.put_turnstile("INSERT", "duly.held_places")
     limiting = watch.start(lambda: kit.limit(store, running=5))
@@ -211,7 +211,7 @@ def test_an_attempt_that_ends_while_a_limit_is_set_gives_its_place_back(store, w
 
 @pytest.mark.parametrize("time", range(3))
 def test_one_that_is_cancelled_while_it_is_let_go_holds_nothing(store, watch, time):
-    """R8, A1: whoever comes first, the place is there for the next."""
+    """Whoever comes first, the place is there for the next."""
     kit.limit(store, running=1)
     worker = kit.join_limited_worker(store)
     ids = kit.queue_many(store, 3)
@@ -245,7 +245,7 @@ def lost_one(store, clock):
 
 
 def test_one_that_is_admitted_before_it_is_settled_gives_its_place_back(store, clock, watch):
-    """R8, R4: whoever settles waits for the answer, and takes all of it away."""
+    """Whoever settles waits for the answer, and takes all of it away."""
     kit.limit(store, running=1)
     worker, claimed, lost, fence = lost_one(store, clock)
     watch.put_turnstile("INSERT", "duly.held_places")
@@ -263,7 +263,7 @@ def test_one_that_is_admitted_before_it_is_settled_gives_its_place_back(store, c
 
 
 def test_one_that_is_settled_before_it_is_admitted_is_gone(store, clock, watch):
-    """R8, R4: killed between the claim and the question, or slow."""
+    """Killed between the claim and the question, or slow."""
     kit.limit(store, running=1)
     worker, claimed, lost, fence = lost_one(store, clock)
     watch.put_turnstile("INSERT", "duly.attempts")
@@ -280,7 +280,7 @@ def test_one_that_is_settled_before_it_is_admitted_is_gone(store, clock, watch):
 
 
 def test_one_that_is_put_off_before_it_is_settled_waits_and_was_not_lost(store, clock, watch):
-    """R8, R4: no attempt is charged for one that never began."""
+    """No attempt is charged for one that never began."""
     kit.limit(store, running=1)
     other = kit.join_limited_worker(store)
     work.queue(store, "in the way")
@@ -304,7 +304,7 @@ def test_one_that_is_put_off_before_it_is_settled_waits_and_was_not_lost(store, 
 
 
 def test_turns_that_are_given_at_once_are_all_different(store, watch):
-    """B4: each of many workers gets the next, and none gets one twice."""
+    """Each of many workers gets the next, and none gets one twice."""
     kit.limit(store, rate="1/s burst 2")
     asking = claimed_each(store, 8)
 
@@ -320,7 +320,7 @@ def test_turns_that_are_given_at_once_are_all_different(store, watch):
 
 
 def test_of_two_that_would_probe_at_once_one_goes(store, clock, watch):
-    """B2: held with the probe decided and not yet written."""
+    """Held with the probe decided and not yet written."""
     kit.fail_often(store)
     clock.advance(PAUSE_FIRST_US)
     (one, first), (other, second) = claimed_each(store, 2)
@@ -338,7 +338,6 @@ def test_of_two_that_would_probe_at_once_one_goes(store, clock, watch):
 
 
 def test_of_many_that_would_probe_at_once_one_goes(store, clock, watch):
-    """B2."""
     kit.fail_often(store)
     clock.advance(PAUSE_FIRST_US)
     asking = claimed_each(store, 6)
@@ -352,7 +351,7 @@ def test_of_many_that_would_probe_at_once_one_goes(store, clock, watch):
 
 
 def test_ends_of_many_workers_are_all_counted(store, watch):
-    """B2: the first ever, too; none is lost because two have read the same."""
+    """The first ever, too; none is lost because two have read the same."""
     asking = claimed_each(store, FAILURES_MIN - 1)
     for one in asking:
         assert [GOES] == ways(store, *one, destination=API)
@@ -372,7 +371,7 @@ def test_ends_of_many_workers_are_all_counted(store, watch):
 def test_who_is_put_off_while_a_person_takes_the_destination_for_well_is_called_back(
     store, clock, watch
 ):
-    """B2, A2: the order waits for the decision, and finds who was put off."""
+    """The order waits for the decision, and finds who was put off."""
     kit.fail_often(store)
     ((worker, claimed),) = claimed_each(store, 1)
     watch.put_turnstile("INSERT", "duly.waiting")

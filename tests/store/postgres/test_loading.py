@@ -91,7 +91,7 @@ def test_some_places_lie_behind(fired):
 @pytest.mark.parametrize("seconds", [0, 1, 2, 5, 12])
 @pytest.mark.parametrize("begins", [-20, 0, 1, 3])
 def test_a_window_is_read_by_what_is_due_in_it(fired, begins, seconds):
-    """F3, F4: `load_at` finds them, `next_due` decides."""
+    """`load_at` finds them, `next_due` decides."""
     store, clock, _, records = fired
     after = clock.now_us() + begins * SECOND_US
     until = after + seconds * SECOND_US
@@ -104,7 +104,7 @@ def test_a_window_is_read_by_what_is_due_in_it(fired, begins, seconds):
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, SPREAD - 1])
 def test_pages_follow_each_other_without_a_gap(fired, limit):
-    """F4: whatever the limit, all are read once, in order."""
+    """Whatever the limit, all are read once, in order."""
     store, clock, _, records = fired
     until = clock.now_us() + HOUR_US
     after, seen = clock.now_us() - HOUR_US, []
@@ -121,7 +121,7 @@ def test_pages_follow_each_other_without_a_gap(fired, limit):
 
 @pytest.mark.parametrize("limit", [1, 5, 300])
 def test_a_crowd_is_read_in_parts_when_it_may_be_cut(crowd, limit):
-    """F8: a page of a crowd costs what is in the page."""
+    """A page of a crowd costs what is in the page."""
     store, until = crowd
     loaded = _load(store, until, limit, is_whole=False)
 

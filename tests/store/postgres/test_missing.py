@@ -1,4 +1,4 @@
-"""What was removed from the database by hand is found, because intent still asks for it (M1, D6)."""
+"""What was removed from the database by hand is found, because intent still asks for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.store.removing import REMOVALS, lived, slots
 
 @pytest.mark.parametrize("what", REMOVALS)
 def test_what_is_removed_behind_its_back_is_missing(open_store, new_database, what):
-    """M1: a run with its attempts and its end, a skip, a range that is owed."""
+    """A run with its attempts and its end, a skip, a range that is owed."""
     url = new_database(with_store_and_clock)
     clock = DatabaseClock(url)
     store = open_store(url, clock)

@@ -1,4 +1,4 @@
-"""Imports and orders about workers under real races on PostgreSQL (D7, A1)."""
+"""Imports and orders about workers under real races on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store(patient_store):
 
 
 def test_an_import_that_is_overtaken_leaves_nothing_behind(store, clock, watch):
-    """D7: a name that somebody takes after it was looked for."""
+    """A name that somebody takes after it was looked for."""
     other = MemoryStore(clock)
     steps.create(other, "free")
     steps.create(other, "mine")
@@ -43,7 +43,7 @@ def test_an_import_that_is_overtaken_leaves_nothing_behind(store, clock, watch):
 
 
 def test_a_claim_that_is_under_way_comes_before_the_order(store, watch):
-    """A1: what it takes is held by the worker and finished; nothing is taken after the commit."""
+    """What it takes is held by the worker and finished; nothing is taken after the commit."""
     worker = work.join_worker(store)
     first = work.queue(store, "first")
     watch.put_turnstile("INSERT", "duly.claims")

@@ -1,4 +1,4 @@
-"""Plans ahead: who joins has what a crowd asks for planned before the crowd comes (P1)."""
+"""Plans ahead: who joins has what a crowd asks for planned before the crowd comes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_worker_has_claims_planned_on_one_connection_and_ends_on_another(url, 
 
 
 def test_who_claims_has_room_for_long_answers(url, open_store):
-    """P1: each part of an answer is another wait for the interpreter, in a process that is busy."""
+    """Each part of an answer is another wait for the interpreter, in a process that is busy."""
     store = open_store(url)
     store.join(joining(MemberKind.WORKER))
     ours, spare = sorted(idle(store), key=lambda one: one.used_by == 0)
@@ -136,7 +136,7 @@ def test_a_dispatcher_has_fires_planned_on_both_connections_that_fire(url, open_
 
 
 def test_a_crowd_of_delayed_runs_is_fired_on_both_connections(url, open_store):
-    """P1: one of them alone would be what everybody waits for."""
+    """One of them alone would be what everybody waits for."""
     store = open_store(url)
     due_at = store.now() + SECOND_US // 5
     runs = [new_run(due_at, f"r{number}") for number in range(2 * PART_MIN + 1)]
@@ -204,7 +204,7 @@ def test_who_comes_beside_gets_the_connection_that_is_nobodys(url, open_store):
     ],
 )
 def test_who_meets_no_crowd_has_nothing_planned(url, open_store, kind, parts):
-    """P3: such as a command that is wrapped, or a worker that has few slots."""
+    """Such as a command that is wrapped, or a worker that has few slots."""
     store = open_store(url)
     store.join(joining(kind, **parts))
 
@@ -326,7 +326,7 @@ def test_a_connection_that_has_gone_is_let_go_and_the_beat_goes_on(url, open_sto
 
 
 def test_after_one_that_does_not_answer_no_other_is_asked(url, open_store, monkeypatch):
-    """F4: who waits for one after the other may lose its lease meanwhile."""
+    """Who waits for one after the other may lose its lease meanwhile."""
     clock = ManualClock()
     store = open_store(url, clock)
     worker, _ = store.join(joining(MemberKind.WORKER))

@@ -1,4 +1,4 @@
-"""Statements search by an index: what they cost follows what is due, not what is pending (F3)."""
+"""Statements search by an index: what they cost follows what is due, not what is pending."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def leaves_in(plan):
 
 @pytest.mark.timeout(600)
 def test_no_statement_reads_all_of_what_grows_with_promises(new_database):
-    """F3: explained on a database that is full, for any values, as prepared statements are planned."""
+    """Explained on a database that is full, for any values, as prepared statements are planned."""
     url = new_database(with_store_and_clock)
     fill(url, PENDING, has_history=True)
     tidy(url)
@@ -420,7 +420,7 @@ def hand_over(parts, minute):
 
 @pytest.mark.timeout(300)
 def test_a_hand_over_that_was_planned_for_nothing_does_for_much(new_database, measured):
-    """P1: nor does it depend on how many there were when it was planned."""
+    """Nor does it depend on how many there were when it was planned."""
     url = new_database(with_store_and_clock)
     tidy(url)
     old = measured(url, is_generic=True)
@@ -440,7 +440,7 @@ def test_a_hand_over_that_was_planned_for_nothing_does_for_much(new_database, me
 
 @pytest.mark.timeout(300)
 def test_what_a_fire_costs_does_not_grow_with_what_is_pending(private_server, measured):
-    """F3: pages and bytes of the log for a thousand fires, among 5,000 and among 50,000."""
+    """Pages and bytes of the log for a thousand fires, among 5,000 and among 50,000."""
     costs = []
     for pending in (5_000, 50_000):
         url = private_server.create_database()

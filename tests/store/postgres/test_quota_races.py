@@ -1,4 +1,4 @@
-"""Quotas under real races: what is left is taken once, however many come for it at once (S7)."""
+"""Quotas under real races: what is left is taken once, however many come for it at once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tried(call):
 def test_of_a_crowd_that_creates_at_once_as_many_get_in_as_there_is_room(
     store, watch, scope, counted
 ):
-    """S7: two creators at the limit, and more."""
+    """Two creators at the limit, and more."""
     for number in range(ROUNDS):
         allowed = 3 * (number + 1)
         tenant = "default" if scope == "owner:anna" else ""
@@ -61,7 +61,7 @@ def test_of_a_crowd_that_creates_at_once_as_many_get_in_as_there_is_room(
 
 
 def test_of_a_crowd_that_delays_runs_at_once_as_many_get_in_as_there_is_room(store, clock, watch):
-    """S7: also of those that are plain, which are written in one statement where no quota is."""
+    """Also of those that are plain, which are written in one statement where no quota is."""
     due_at = clock.now_us() + HOUR_US
     for number in range(ROUNDS):
         allow(store, "tenant:*", pending=3 * (number + 1))
@@ -77,7 +77,7 @@ def test_of_a_crowd_that_delays_runs_at_once_as_many_get_in_as_there_is_room(sto
 
 
 def test_who_creates_waits_for_who_has_and_may_still_roll_back(store, watch):
-    """S7, D3: what is undone was never there, so the one that waited gets in."""
+    """What is undone was never there, so the one that waited gets in."""
     allow(store, "owner:anna", "default", schedules=1)
     first = new_schedule(store.now(), "first", owner="anna")
     second = new_schedule(store.now(), "second", owner="anna")
@@ -92,7 +92,7 @@ def test_who_creates_waits_for_who_has_and_may_still_roll_back(store, watch):
 
 
 def test_one_tenants_quota_is_nothing_to_another(store, watch):
-    """S7: nobody waits for somebody whose quota is another."""
+    """Nobody waits for somebody whose quota is another."""
     allow(store, "tenant:acme", schedules=5, creations=5, pending=5)
     with store.transaction(30 * SECOND_US) as lent:
         store.create_schedule(new_schedule(store.now(), "a", tenant="acme"), within=lent)
@@ -102,7 +102,7 @@ def test_one_tenants_quota_is_nothing_to_another(store, watch):
 
 
 def test_who_says_that_an_owner_is_gone_waits_for_who_makes_a_schedule_for_them(store, watch):
-    """S6, D3: so that whoever has said it finds all that is active."""
+    """So that whoever has said it finds all that is active."""
     order = MarkOwner(owner="anna", tenant="default", actor=ADA)
     with store.transaction(30 * SECOND_US) as lent:
         made = new_schedule(store.now(), "made", owner="anna")
@@ -115,7 +115,7 @@ def test_who_says_that_an_owner_is_gone_waits_for_who_makes_a_schedule_for_them(
 
 
 def test_those_who_make_schedules_for_an_owner_do_not_wait_for_each_other(store):
-    """S6: where no quota has them wait."""
+    """Where no quota has them wait."""
     allow(store, "owner:anna", "default", schedules=None)
     with store.transaction(30 * SECOND_US) as lent:
         store.create_schedule(new_schedule(store.now(), "a", owner="anna"), within=lent)
@@ -124,7 +124,7 @@ def test_those_who_make_schedules_for_an_owner_do_not_wait_for_each_other(store)
 
 
 def test_nothing_is_active_for_an_owner_of_whom_it_was_said_in_the_midst_of_a_crowd(store, watch):
-    """S6: each of them is refused, or found."""
+    """Each of them is refused, or found."""
     for number in range(ROUNDS):
         owner = f"owner {number}"
         allow(store, f"owner:{owner}", "default", schedules=None)

@@ -102,7 +102,7 @@ TAKERS = [take_over, release, leave]
 def test_who_takes_a_lease_waits_for_what_is_being_fired_under_it(
     store, clock, watch, patient, make, take
 ):
-    """F4: when a lease has been taken, nothing of its old owner is under way any more."""
+    """When a lease has been taken, nothing of its old owner is under way any more."""
     fire, due_at = make(store)
     clock.set(due_at)
     fence = steps.own(store)
@@ -128,7 +128,7 @@ def test_who_takes_a_lease_waits_for_what_is_being_fired_under_it(
 def test_what_was_sent_before_a_lease_was_taken_is_fenced_after_it(
     store, clock, watch, patient, make, take
 ):
-    """F4: it began when the lease was still its own, and what it sees of leases is as old as that."""
+    """It began when the lease was still its own, and what it sees of leases is as old as that."""
     fire, due_at = make(store)
     clock.set(due_at)
     fence = steps.own(store)
@@ -199,7 +199,7 @@ def test_without_the_lock_on_the_member_a_lease_would_be_taken_in_the_middle(
 
 @pytest.mark.parametrize("make", FIRES)
 def test_a_renewal_passes_what_is_being_fired(store, clock, watch, patient, make):
-    """F5: however long a batch takes, its owner stays alive."""
+    """However long a batch takes, its owner stays alive."""
     fire, due_at = make(store)
     clock.set(due_at)
     fence = steps.own(store)
@@ -233,7 +233,7 @@ def test_of_two_that_take_over_at_once_each_lease_goes_to_one(store, clock, watc
 
 
 def test_of_an_edit_and_a_fire_exactly_one_wins(store, clock, watch):
-    """F6, INV-14: never both, never none."""
+    """INV-14: never both, never none."""
     record = steps.create(store, timetable=every("1m"))
     fence = steps.own(store, ttl_us=HOUR_US * 100)
     seen = set()
@@ -260,7 +260,7 @@ def test_of_an_edit_and_a_fire_exactly_one_wins(store, clock, watch):
 
 @pytest.mark.parametrize("make", [plain, delayed])
 def test_what_an_open_order_holds_is_busy_and_all_others_fire(store, clock, watch, make):
-    """F6: whoever leaves a transaction open holds up what he has touched, and nothing else."""
+    """Whoever leaves a transaction open holds up what he has touched, and nothing else."""
     others = tuple(new_run(START_US + MINUTE_US, f"run {number}") for number in range(999))
     store.add_runs(add_runs(*others))
     fire, due_at = make(store)
@@ -296,7 +296,7 @@ def test_what_an_open_edit_holds_is_busy_among_schedules(store, clock, watch):
 
 
 def test_a_run_that_is_moved_while_it_fires_is_not_fired(store, clock, watch, patient):
-    """F6, F1: who waited for the move sees where it was moved to."""
+    """Who waited for the move sees where it was moved to."""
     fire, due_at = delayed(store)
     clock.set(due_at)
     fence = steps.own(store)
@@ -348,7 +348,7 @@ def test_of_a_move_and_a_fire_exactly_one_wins(store, clock, watch):
 def test_what_is_committed_late_is_on_the_feed_exactly_once(
     timed_url, store, clock, has_savepoints
 ):
-    """F5: whoever has read past a number would have lost it."""
+    """Whoever has read past a number would have lost it."""
     shards = range(store.status().shards)
     cursor = store.start_of_arrivals()
     early = new_schedule(clock.now_us(), "early", timetable=every("1m"))
@@ -433,7 +433,7 @@ def made_elsewhere(watch, record):
 
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_of_two_makers_of_one_occurrence_one_makes_the_run(store, clock, watch, is_committed):
-    """F2: its id is the occurrence's; the rest of the batch is not lost over it."""
+    """Its id is the occurrence's; the rest of the batch is not lost over it."""
     records = [steps.create(store, f"s{number}", timetable=every("1m")) for number in range(20)]
     clock.set(timer_of(records[0]).due_at)
     fence = steps.own(store)
@@ -453,7 +453,7 @@ def test_of_two_makers_of_one_occurrence_one_makes_the_run(store, clock, watch, 
 
 
 def test_of_two_that_create_one_name_one_does(store, clock, watch):
-    """S1: the other one is told what is there, or that it is another."""
+    """The other one is told what is there, or that it is another."""
     for number in range(ROUNDS):
         now, name = clock.now_us(), f"s{number}"
         same = [new_schedule(now, name, id=new_schedule(now, f"{name}/{n}").id) for n in range(2)]
@@ -474,7 +474,7 @@ def test_of_two_that_create_one_name_one_does(store, clock, watch):
 
 
 def test_one_order_that_is_given_twice_at_once_is_carried_out_once(store, clock, watch):
-    """D3: asking again after a lost answer, while the first is still on its way."""
+    """Asking again after a lost answer, while the first is still on its way."""
     for number in range(ROUNDS):
         order = new_schedule(clock.now_us(), f"s{number}")
         run = add_runs(new_run(None, f"now {number}"))
@@ -510,7 +510,7 @@ def test_of_two_runs_under_one_key_one_is_pending(store, clock, watch):
 
 
 def test_one_id_for_two_different_requests_at_once_is_one_run(store, clock, watch):
-    """D3: a caller's mistake; whichever of the two is run, the other one is not, nor in the way."""
+    """A caller's mistake; whichever of the two is run, the other one is not, nor in the way."""
     ids = [run_id(f"same {number}") for number in range(ROUNDS)]
     due_at = clock.now_us() + HOUR_US
     for identity in ids:
@@ -536,7 +536,7 @@ def test_one_id_for_two_different_requests_at_once_is_one_run(store, clock, watc
 
 
 def test_a_run_that_exists_is_not_in_the_way_of_others(store, clock, watch):
-    """F2: it is left alone, and not queued again."""
+    """It is left alone, and not queued again."""
     records = [steps.delay(store, START_US + MINUTE_US, f"run {number}") for number in range(5)]
     watch.line.execute(
         """INSERT INTO duly.runs (id, scheduled_for, not_before, created_at, priority, tenant, task,

@@ -31,7 +31,7 @@ def shift(line, record, load_us):
 @pytest.mark.parametrize("first", [0, 1, LAG_US // 2, LAG_US])
 @pytest.mark.parametrize("second", [0, 1, LAG_US // 2, LAG_US])
 def test_the_next_instant_is_exact_although_places_lie_behind(store, clock, line, first, second):
-    """V1: whichever of two is found first."""
+    """Whichever of two is found first."""
     now = clock.now_us()
     near = steps.create(store, "near", timetable=every("20s"))
     far = steps.create(store, "far", timetable=every("25s"))
@@ -61,7 +61,7 @@ def test_what_is_due_is_told_from_what_is_not_wherever_places_lie(store, clock, 
 
 
 def test_the_state_of_the_store_is_of_one_moment(store, clock, line):
-    """V1: what is fired while we look is either pending or queued, and never both or neither."""
+    """What is fired while we look is either pending or queued, and never both or neither."""
     record = steps.create(store)
     steps.fall_due(clock, record)
     fence = steps.own(store)

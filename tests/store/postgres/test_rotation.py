@@ -1,4 +1,4 @@
-"""Rotation: leaves take turns, and are emptied as a whole; pruning counts and remembers (D6)."""
+"""Rotation: leaves take turns, and are emptied as a whole; pruning counts and remembers."""
 # ruff: noqa: S608 - names of ours
 
 from __future__ import annotations
@@ -203,7 +203,6 @@ def test_a_leaf_that_somebody_reads_is_left_for_the_next_time(store, clock, line
 
 
 def test_whoever_lacks_the_lease_empties_nothing_and_is_on_record_once(store, clock, line):
-    """F4."""
     announce(store, clock, "near")
     prune(store, KEEP)
     fence = maintenance(store)
@@ -232,7 +231,7 @@ def test_changes_of_tallies_are_folded_into_them(store, clock, line):
 
 
 def test_what_is_remembered_of_pruning_never_lies_ahead(store, clock, line):
-    """D6: not even of a run that a clock made which ran ahead."""
+    """Not even of a run that a clock made which ran ahead."""
     began = clock.now_us()
     record = steps.fire_due(store, clock, steps.create(store))
     line.execute("INSERT INTO duly.outcomes SELECT id, %s, 'succeeded' FROM duly.runs", [began - 1])
@@ -243,7 +242,7 @@ def test_what_is_remembered_of_pruning_never_lies_ahead(store, clock, line):
 
 
 def test_the_newest_runs_of_each_schedule_are_kept(store, clock, line):
-    """D6: walked in steps, whichever schedules they are of."""
+    """Walked in steps, whichever schedules they are of."""
     records = [steps.create(store, f"s{number}") for number in range(3)]
     for _ in range(4):
         records = [steps.fire_due(store, clock, record) for record in records]
@@ -265,7 +264,7 @@ def test_the_newest_runs_of_each_schedule_are_kept(store, clock, line):
 
 
 def test_a_schedule_that_is_being_restored_is_not_removed(store, clock, line, timed_url):
-    """S3: who restores it has its row; we wait, and look again."""
+    """Who restores it has its row; we wait, and look again."""
     record = steps.delete(store, steps.create(store))
     clock.advance(DAY_US)
     watch = Watch(timed_url)

@@ -1,4 +1,4 @@
-"""Row-level security: a second line between tenants, should the first forget whose an order is (L2)."""
+"""Row-level security: a second line between tenants, should the first forget whose an order is."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ KEPT = [name for name, grant in GRANTS.items() if grant.rule and "SELECT" in gra
 
 
 def test_every_table_is_named(place):
-    """L2: one that nobody has thought about is granted to nobody, and fails here."""
+    """One that nobody has thought about is granted to nobody, and fails here."""
     with psycopg.connect(place.url) as owner:
         assert set() == tables(owner) - set(GRANTS)
 
 
 def test_numbers_of_all_tenants_are_told_by_whoever_sees_them_and_by_nobody_else(place):
-    """V2, L2: a role that is held would tell that nothing is due, and all is well."""
+    """A role that is held would tell that nothing is due, and all is well."""
     told = measure(duly.App(store=place.owner, clock=place.clock)).text()
 
     assert f'duly_schedule_fires_total{{tenant="{THEIRS}"' in told
@@ -125,7 +125,7 @@ def test_numbers_of_all_tenants_are_told_by_whoever_sees_them_and_by_nobody_else
 
 
 def test_the_state_of_all_tenants_is_never_told_as_if_nothing_were_there(place):
-    """V4, L2: who sees one tenant is told of that one, by its name."""
+    """Who sees one tenant is told of that one, by its name."""
     everybody = duly.App(store=place.owner, clock=place.clock).status()
     seen = place.app(THEIRS, is_operator=True).status()
 
@@ -135,7 +135,6 @@ def test_the_state_of_all_tenants_is_never_told_as_if_nothing_were_there(place):
 
 
 def test_statements_without_a_tenant_see_nothing(place, told):
-    """L2."""
     with psycopg.connect(place.url) as owner:
         there = {table for table in KEPT if table in tables(owner) and count(owner, table)}
         shared = number(owner, "SELECT count(*) FROM duly.audit WHERE tenant = ''")
@@ -148,7 +147,7 @@ def test_statements_without_a_tenant_see_nothing(place, told):
 
 @pytest.mark.parametrize("tenant", [OURS, "", "*", "'; --"])
 def test_nobody_elses_rows_are_seen_changed_or_removed(place, told, tenant):
-    """L2: whatever a statement asks for."""
+    """Whatever a statement asks for."""
     told.execute("SELECT set_config('duly.tenant', %s, false)", [tenant])
     before = snapshot(place.owner, BOTH)
     touched = [
@@ -169,7 +168,7 @@ def test_nobody_elses_rows_are_seen_changed_or_removed(place, told, tenant):
 
 
 def test_nothing_is_written_in_anothers_name(place, told):
-    """L2: neither a row of its own, nor one that belongs to another's run or schedule."""
+    """Neither a row of its own, nor one that belongs to another's run or schedule."""
     theirs = place.theirs
     told.execute("SELECT set_config('duly.tenant', %s, false)", [OURS])
     for statement, identity in (
@@ -187,7 +186,7 @@ def test_nothing_is_written_in_anothers_name(place, told):
 
 
 def test_a_client_that_forgets_to_ask_whose_it_is_finds_nothing(place):
-    """L2: what the walk over clients relies on is taken away, and nothing shows."""
+    """What the walk over clients relies on is taken away, and nothing shows."""
     store, theirs = place.server.within(OURS), place.theirs
     schedule, run = ScheduleId(theirs.schedule.bytes), RunId(theirs.running.bytes)
     dead, before = RunId(theirs.dead.bytes), snapshot(place.owner, BOTH)
@@ -217,7 +216,7 @@ def test_a_client_that_forgets_to_ask_whose_it_is_finds_nothing(place):
 
 
 def test_all_that_a_tenant_may_do_it_does_as_the_servers_role(place):
-    """L2: with its own things, and with nobody's; what the database refuses is a StoreError."""
+    """With its own things, and with nobody's; what the database refuses is a StoreError."""
     app, operator = place.app(THEIRS), place.app(THEIRS, is_operator=True)
     refused = {}
     orders = [
@@ -247,7 +246,7 @@ def test_all_that_a_tenant_may_do_it_does_as_the_servers_role(place):
 
 
 def test_promises_are_made_as_the_servers_role(place):
-    """L2, S7: with all that is told to those who keep them."""
+    """With all that is told to those who keep them."""
     app = place.app(OURS)
     report = app.tasks.find("report")
     app.enqueue(report.bind("now"))
@@ -276,7 +275,7 @@ def test_promises_are_made_as_the_servers_role(place):
 
 
 def test_tokens_and_sessions_are_kept_as_the_servers_role(place):
-    """L1, L2: what is on record of each is so in its own tenant."""
+    """What is on record of each is so in its own tenant."""
     app = place.app(OURS, is_operator=True)
     door = app.doorkeeper()
     for tenant in (OURS, THEIRS, "*"):
@@ -297,7 +296,7 @@ def test_tokens_and_sessions_are_kept_as_the_servers_role(place):
 
 
 def test_schedules_of_all_tenants_are_counted_as_the_servers_role(place):
-    """S7: how many are made in a minute is bounded over all of them, though none is seen."""
+    """How many are made in a minute is bounded over all of them, though none is seen."""
     operator = place.app("another", is_operator=True)
     others = duly.App(store=place.owner, clock=place.clock, tenant="third")
     report = others.task(name="report")(lambda note: None)
@@ -338,7 +337,7 @@ def rules(url):
 
 
 def test_access_can_be_granted_again_and_taken_back(bare, open_store):
-    """L2, D5: nothing is left of it."""
+    """Nothing is left of it."""
     url, role = bare
     store = open_store(url)
     before = rules(url)
@@ -361,7 +360,6 @@ def test_access_can_be_granted_again_and_taken_back(bare, open_store):
 
 
 def test_one_role_that_is_let_go_leaves_another_held(bare, open_store):
-    """L2."""
     url, role = bare
     store = open_store(url)
     with new_role(url, "other") as other:
@@ -376,7 +374,7 @@ def test_one_role_that_is_let_go_leaves_another_held(bare, open_store):
 
 
 def test_a_role_that_nothing_would_hold_is_refused(bare, open_store):
-    """L2: a policy that holds nobody would be worse than none."""
+    """A policy that holds nobody would be worse than none."""
     url, role = bare
     store = open_store(url)
     with psycopg.connect(url, autocommit=True) as connection:
@@ -398,7 +396,7 @@ def test_a_role_that_nothing_would_hold_is_refused(bare, open_store):
 
 
 def test_whoever_is_not_named_acts_for_all_tenants(place, open_store):
-    """L2: dispatchers and workers under roles of their own see what they did before."""
+    """Dispatchers and workers under roles of their own see what they did before."""
     with new_role(place.url, "engine") as role:
         with psycopg.connect(place.url, autocommit=True) as connection:
             for right in (
@@ -415,7 +413,7 @@ def test_whoever_is_not_named_acts_for_all_tenants(place, open_store):
 
 
 def test_an_owners_store_is_the_same_for_every_tenant(place):
-    """L2: nobody who is not held pays for it."""
+    """Nobody who is not held pays for it."""
     assert place.owner.now()
 
     assert place.owner.within(OURS) is place.owner
@@ -423,7 +421,6 @@ def test_an_owners_store_is_the_same_for_every_tenant(place):
 
 
 def test_the_command_shows_what_it_would_do_and_does_it(bare):
-    """L2, U4."""
     url, role = bare
     shown = command("db", "access", "--role", role, "--dry-run", "--url", url)
     done = command("db", "access", "--role", role, "--url", url)
@@ -437,7 +434,7 @@ def test_the_command_shows_what_it_would_do_and_does_it(bare):
 
 
 def test_a_part_of_the_trail_is_not_compared_with_the_seals_of_all(place):
-    """A2, L2: what a role does not see would look as if it were removed."""
+    """What a role does not see would look as if it were removed."""
     operator = place.app(OURS, is_operator=True)
 
     with pytest.raises(duly.UsageError, match="use a role that is not held to a tenant"):

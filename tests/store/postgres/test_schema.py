@@ -1,4 +1,4 @@
-"""Migrations: applied once, in order, by one of many; other ages are refused or go on (D5)."""
+"""Migrations: applied once, in order, by one of many; other ages are refused or go on."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_look_at_the_schema_makes_none(database, open_store):
 
 
 def test_a_database_with_tables_of_its_own_gets_ours_beside_them(database, open_store):
-    """D3: the caller's database may be there first."""
+    """The caller's database may be there first."""
     with psycopg.connect(database) as theirs:
         theirs.execute("CREATE TABLE tasks (number integer)")
         theirs.execute("INSERT INTO tasks VALUES (7)")
@@ -103,7 +103,7 @@ def test_an_older_schema_is_refused_until_it_is_migrated(store, newer):
 
 
 def test_a_program_one_version_old_goes_on(store, newer):
-    """D5: safe while old processes still run."""
+    """Safe while old processes still run."""
     steps.create(store, "before")
     newer(NEWER).migrate()
     older = newer()
@@ -132,7 +132,7 @@ def test_a_schema_that_leaves_old_programs_behind_refuses_them(store, newer):
 
 
 def test_a_post_migration_can_wait(store, newer):
-    """D5: new code runs on what is there before the old is gone."""
+    """New code runs on what is there before the old is gone."""
     later = newer(LATER)
 
     assert later.schema_status().is_usable
@@ -141,7 +141,7 @@ def test_a_post_migration_can_wait(store, newer):
 
 
 def test_a_post_migration_is_refused_before_the_pre_that_it_builds_on(store, newer):
-    """D5: in order, whichever phase is asked for."""
+    """In order, whichever phase is asked for."""
     cleaned = make_migration(NEXT + 1, "post", "cleaned", "-- compatible-with: 2\nSELECT 1;")
     known = newer(NEWER, cleaned)
 

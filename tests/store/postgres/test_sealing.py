@@ -1,4 +1,4 @@
-"""A database whose audit trail was tampered with, and one that others write to meanwhile (A2)."""
+"""A database whose audit trail was tampered with, and one that others write to meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def store(open_store, url):
 
 
 def test_what_was_changed_removed_or_inserted_is_named(store, url):
-    """A2: each undone before the next."""
+    """Each undone before the next."""
     seal_six(store)
     assert [] == found(store)
     told = {}
@@ -41,7 +41,7 @@ def test_what_was_changed_removed_or_inserted_is_named(store, url):
 
 
 def test_what_may_still_come_is_waited_for(store, url):
-    """A2: an entry that is committed late is in its seal, and none is sealed before it."""
+    """An entry that is committed late is in its seal, and none is sealed before it."""
     fence = steps.own(store, (Lane.BACKFILL,))
     order = SealAudit(fence=fence, limit=100)
     with psycopg.connect(url) as late:

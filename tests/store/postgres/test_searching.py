@@ -1,4 +1,4 @@
-"""Searching in PostgreSQL: bounded pages, however much there is (A4)."""
+"""Searching in PostgreSQL: bounded pages, however much there is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOUCHED_MAX = 130
 
 
 def test_pages_that_are_cut_off_go_on_where_they_were(store, clock):
-    """A4: nothing is missed, and nothing comes twice."""
+    """Nothing is missed, and nothing comes twice."""
     assert {} == missed_within(store, clock, PostgresSearch)
 
 
@@ -45,7 +45,7 @@ def touched(plan):
 
 @pytest.mark.parametrize("tenant", [0, 7])
 def test_no_page_touches_more_rows_than_its_bound(history, tenant):
-    """A4: whatever it is for; counted, on a database with thousands of each."""
+    """Whatever it is for; counted, on a database with thousands of each."""
     store = PostgresStore(history.url)
     counted = {}
     with store._connections.read() as look:  # noqa: SLF001 - how it is read is private

@@ -1,4 +1,4 @@
-"""Shares between tenants cost what is claimed, and nothing where there is nothing to share (R8)."""
+"""Shares between tenants cost what is claimed, and nothing where there is nothing to share."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def claim_again(store, worker, served):
 
 
 def test_a_crowd_of_one_tenant_is_looked_through_seldom(store, clock, asked):
-    """P1: who is alone does not pay for shares with every claim."""
+    """Who is alone does not pay for shares with every claim."""
     crowd(store, ["default"])
     worker = work.join_worker(store)
     served = claim_again(store, worker, {})
@@ -72,7 +72,7 @@ def test_a_crowd_of_one_tenant_is_looked_through_seldom(store, clock, asked):
 
 
 def test_a_crowd_of_several_is_shared_by_every_claim(store, asked):
-    """R8: also by claims of one run, which see one tenant at a time."""
+    """Also by claims of one run, which see one tenant at a time."""
     crowd(store, ["default", "theirs"])
     worker, served = work.join_worker(store), dict[str, str]()
     for _ in range(4):
@@ -83,7 +83,7 @@ def test_a_crowd_of_several_is_shared_by_every_claim(store, asked):
 
 
 def test_a_share_is_never_read_from_one_leaf(store, asked):
-    """R8: the statement for one leaf knows of no turns."""
+    """The statement for one leaf knows of no turns."""
     crowd(store, ["default", "theirs"], 2)
     worker = work.join_worker(store)
     assert 4 == len(work.take(store, worker))
@@ -97,7 +97,7 @@ def test_a_share_is_never_read_from_one_leaf(store, asked):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("is_newest", [False, True], ids=["oldest", "newest"])
 def test_what_a_share_costs_does_not_grow_with_what_waits(new_database, is_newest):
-    """R8, F3: pages for a claim, among 40 tenants with 50 runs each and 1,000 with 40 each."""
+    """Pages for a claim, among 40 tenants with 50 runs each and 1,000 with 40 each."""
     costs = []
     for tenants, runs in ((40, 2_000), (1_000, 40_000)):
         url = new_database(with_store_and_clock)
@@ -126,7 +126,7 @@ def test_what_a_share_costs_does_not_grow_with_what_waits(new_database, is_newes
 
 @pytest.mark.timeout(600)
 def test_workers_that_share_at_once_get_each_run_once(new_database):
-    """R4, R8, INV-4: whatever others have locked, nothing is claimed twice and nothing is left."""
+    """INV-4: whatever others have locked, nothing is claimed twice and nothing is left."""
     url = new_database(with_store_and_clock)
     with psycopg.connect(url, autocommit=True) as line:
         line.execute(FILL.replace("%(tenants)s", "5").replace("%(runs)s", "900"))

@@ -1,4 +1,4 @@
-"""`check` finds what must never be: each broken by hand, on a database that was sound (D5)."""
+"""`check` finds what must never be: each broken by hand, on a database that was sound."""
 # ruff: noqa: S608 - statements of ours
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_a_broken_invariant_is_found(full, timed_url, damage, what):
 
 
 def test_a_run_can_not_be_made_early(full, timed_url):
-    """F1: whatever wrote it, the database refuses."""
+    """Whatever wrote it, the database refuses."""
     with psycopg.connect(timed_url, autocommit=True) as vandal:
         for table in ("runs", "ready"):
             with pytest.raises(psycopg.errors.CheckViolation, match="never_early"):

@@ -1,4 +1,4 @@
-"""Commits that wait for a standby: acknowledged is what a standby has, and nothing else (D1, I2)."""
+"""Commits that wait for a standby: acknowledged is what a standby has, and nothing else."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _orders(store):
 
 @pytest.mark.parametrize("what", ["a run", "a delayed run", "a schedule"])
 def test_what_no_standby_has_is_not_acknowledged_when_the_wait_is_cancelled(store, operator, what):
-    """D1: the server answers such a commit with success, and a warning that is easily missed."""
+    """The server answers such a commit with success, and a warning that is easily missed."""
     order = _orders(store)[what]
     _choose(operator, NOBODY)
     asked = Asked(order)
@@ -111,7 +111,7 @@ def test_what_no_standby_has_is_not_acknowledged_when_the_wait_is_cancelled(stor
 
 @pytest.mark.parametrize("what", ["a run", "a delayed run", "a schedule"])
 def test_what_is_there_already_is_acknowledged_only_with_a_standby(store, operator, what):
-    """D1, INV-17: the same order again waits, too, although it writes nothing new."""
+    """INV-17: the same order again waits, too, although it writes nothing new."""
     order = _orders(store)[what]
     order()
     _choose(operator, NOBODY)
@@ -125,7 +125,6 @@ def test_what_is_there_already_is_acknowledged_only_with_a_standby(store, operat
 
 
 def test_cancelling_what_is_cancelled_waits_for_a_standby_too(store, operator):
-    """D1."""
     from duly_conformance.kit import cancel
 
     delayed = steps.delay(store, store.now() + 10**9)

@@ -26,7 +26,7 @@ def _owner(url, *statements):
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 def test_a_second_look_sees_what_came_since_the_first(url, open_store, level):
-    """D4: a snapshot that stays would hide who overtook us; rotation would lose a queued run."""
+    """A snapshot that stays would hide who overtook us; rotation would lose a queued run."""
     _owner(url, f"ALTER DATABASE \"{{}}\" SET default_transaction_isolation = '{level}'")
     store = open_store(url)
 
@@ -44,7 +44,7 @@ def test_a_pooler_that_hides_it_is_refused(url, pgbouncer_url, open_store):
 
 
 def test_what_a_caller_leaves_on_a_lent_connection_reaches_nobody_else(url, open_store):
-    """D1, D3: a setting, a lock of the session, a temporary table."""
+    """A setting, a lock of the session, a temporary table."""
     store = open_store(url, settings=PostgresSettings(connections_max=1))
     with store.transaction(LONG_US) as lent:
         lent.execute("SELECT set_config('synchronous_commit', 'off', false)")
@@ -58,7 +58,7 @@ def test_what_a_caller_leaves_on_a_lent_connection_reaches_nobody_else(url, open
 
 
 def test_a_lock_that_cannot_be_had_is_told_as_such(url, open_store):
-    """D4: in a lent transaction, too, nobody has to know the driver's errors."""
+    """In a lent transaction, too, nobody has to know the driver's errors."""
     store = open_store(url)
     _owner(url, "CREATE TABLE seats (number int PRIMARY KEY)", "INSERT INTO seats VALUES (1)")
     with psycopg.connect(url) as other:
@@ -69,7 +69,7 @@ def test_a_lock_that_cannot_be_had_is_told_as_such(url, open_store):
 
 
 def test_a_constraint_that_waits_for_the_commit_is_the_callers(url, open_store):
-    """D3: nothing of it is done, and nobody is told to report a defect."""
+    """Nothing of it is done, and nobody is told to report a defect."""
     store = open_store(url)
     _owner(
         url,
@@ -136,7 +136,7 @@ def test_an_impossible_number_of_shards_is_refused(database, open_store, shards)
 
 
 def test_a_migration_may_take_longer_than_a_question(url, open_store):
-    """D5: an index on a large table."""
+    """An index on a large table."""
     store = open_store(url)
 
     with store._connections.migrating() as (connection, session):  # noqa: SLF001
@@ -148,7 +148,7 @@ def test_a_migration_may_take_longer_than_a_question(url, open_store):
 
 
 def test_a_row_that_stays_locked_holds_up_only_itself(store, clock, timed_url):
-    """F6: after it was found locked once, it is not sent with the others."""
+    """After it was found locked once, it is not sent with the others."""
     first, *others = (steps.delay(store, clock.now_us() + 1, f"of {number}") for number in range(4))
     fence = steps.own(store)
     clock.advance(2)
@@ -173,7 +173,7 @@ def test_a_row_that_stays_locked_holds_up_only_itself(store, clock, timed_url):
 
 
 def test_a_lent_connection_returns_an_enum_as_its_text(url, open_store):
-    """D3: with values and without, as the driver does elsewhere."""
+    """With values and without, as the driver does elsewhere."""
     _owner(url, "CREATE TYPE mood AS ENUM ('fine', 'tired')", "CREATE TABLE t (m mood, n int)")
     store = open_store(url)
     with store.transaction(LONG_US) as lent:
@@ -184,7 +184,6 @@ def test_a_lent_connection_returns_an_enum_as_its_text(url, open_store):
 
 
 def test_a_callers_wish_to_be_fast_does_not_make_an_order_unsure(url, open_store):
-    """D1."""
     store = open_store(url)
     with store.transaction(LONG_US) as lent:
         lent.execute("SET LOCAL synchronous_commit = off")

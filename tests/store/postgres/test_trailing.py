@@ -1,4 +1,4 @@
-"""Following the audit trail while others write: what is committed late is not left out (A2)."""
+"""Following the audit trail while others write: what is committed late is not left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def names(page) -> list[str]:
 
 
 def test_an_entry_that_is_committed_late_is_waited_for(store, url):
-    """A2: a number that was drawn first and committed last is told in its place."""
+    """A number that was drawn first and committed last is told in its place."""
     with psycopg.connect(url) as late:
         store.create_schedule(new_schedule(store.now(), "late"), late)
         steps.create(store, "early")
@@ -32,7 +32,7 @@ def test_an_entry_that_is_committed_late_is_waited_for(store, url):
 
 
 def test_an_entry_that_was_given_up_is_passed_over(store, url):
-    """A2: once whoever drew its number has ended; others who write meanwhile are no reason."""
+    """Once whoever drew its number has ended; others who write meanwhile are no reason."""
     with psycopg.connect(url) as lost, psycopg.connect(url) as other:
         store.create_schedule(new_schedule(store.now(), "lost"), lost)
         steps.create(store, "kept")
@@ -54,7 +54,7 @@ def test_an_entry_that_was_given_up_is_passed_over(store, url):
 
 
 def test_who_begins_now_begins_before_what_may_still_come(store, url):
-    """A2: what is committed after that is among what is seen."""
+    """What is committed after that is among what is seen."""
     steps.create(store, "old")
     with psycopg.connect(url) as late:
         store.create_schedule(new_schedule(store.now(), "late"), late)
@@ -66,7 +66,7 @@ def test_who_begins_now_begins_before_what_may_still_come(store, url):
 
 
 def test_numbers_that_are_gone_are_no_reason_to_wait(store, url):
-    """A2, D6: the beginning of a trail may have been pruned."""
+    """The beginning of a trail may have been pruned."""
     for name in ("a", "b", "c"):
         steps.create(store, name)
     with psycopg.connect(url, autocommit=True) as operator:

@@ -1,4 +1,4 @@
-"""Lent transactions on PostgreSQL: what the caller's statements may do, and for how long (D3)."""
+"""Lent transactions on PostgreSQL: what the caller's statements may do, and for how long."""
 # ruff: noqa: PT012 - a lent transaction is a block, and it is the block that fails
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def test_a_statement_that_runs_for_longer_than_the_limit_is_stopped(orders):
 
 
 def test_a_transaction_that_stands_still_is_ended_by_the_server(orders, timed_url):
-    """D3: also when this process can't, because it stands still, too."""
+    """Also when this process can't, because it stands still, too."""
     with (
         psycopg.connect(timed_url, autocommit=True) as watching,
         pytest.raises(StoreUnavailable),
@@ -258,7 +258,6 @@ def test_an_order_inside_of_it_does_not_fail_over_one_outside(orders, clock):
 
 
 def test_what_was_announced_in_it_wakes_dispatchers_once_it_is_committed(orders, clock):
-    """F6."""
     place = orders.wakeups()
     place.wait(10 * SECOND_US)
     with orders.transaction(MINUTE_US) as lent:

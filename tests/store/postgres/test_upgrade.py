@@ -1,4 +1,4 @@
-"""From schema 1 to workers: what was promised is kept, and programs of schema 1 go on (D5)."""
+"""From schema 1 to workers: what was promised is kept, and programs of schema 1 go on."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def old(database, open_store):
 
 
 def test_what_was_promised_before_workers_is_worked_on(database, old, open_store):
-    """D5: refused until it is migrated; then every row is as it was, and has no tries."""
+    """Refused until it is migrated; then every row is as it was, and has no tries."""
     store = open_store(database)
     with pytest.raises(SchemaMismatch, match="run `duly db migrate`"):
         store.status()
@@ -85,7 +85,7 @@ def test_what_was_promised_before_workers_is_worked_on(database, old, open_store
 
 
 def test_a_program_of_schema_1_goes_on_queueing(database, old, open_store):
-    """D5: what it queues begins with no tries."""
+    """What it queues begins with no tries."""
     store = open_store(database)
     store.migrate()
     with psycopg.connect(database, autocommit=True) as line:
@@ -102,7 +102,7 @@ def test_a_program_of_schema_1_goes_on_queueing(database, old, open_store):
 
 
 def test_a_program_of_schema_1_prunes_nobody_who_holds_claims(database, old, open_store):
-    """R4: by its member's row a lost claim is found and settled."""
+    """By its member's row a lost claim is found and settled."""
     store = open_store(database)
     store.migrate()
     worker = work.join_worker(store)
@@ -125,7 +125,7 @@ def test_a_program_of_schema_1_prunes_nobody_who_holds_claims(database, old, ope
 def test_a_run_that_a_program_without_gates_has_ended_holds_nothing(
     timed_url, clock, store, is_pruned
 ):
-    """D5, O1: the next that comes to the gate, or whoever tends the store, sees that it is over."""
+    """The next that comes to the gate, or whoever tends the store, sees that it is over."""
     record = steps.create(store, overlap=Overlap.QUEUE_ALL)
     for _ in range(2):
         record = steps.fire_due(store, clock, record)
@@ -142,7 +142,7 @@ def test_a_run_that_a_program_without_gates_has_ended_holds_nothing(
 
 @pytest.mark.parametrize("text", [NEWER_POLICY, "{", "7"])
 def test_a_policy_that_can_not_be_read_stops_nobody(timed_url, clock, store, text):
-    """D5, INV-25: of a task of a newer program's; claims are found, listed and settled."""
+    """INV-25: of a task of a newer program's; claims are found, listed and settled."""
     store.register_policies({"remind": TaskPolicy(), "report": TaskPolicy(retry=Retry(2))})
     _, claimed = work.queue_and_take(store)
     work.queue_and_take(store, "b", task="report")

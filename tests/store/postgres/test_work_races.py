@@ -52,7 +52,7 @@ def lost_one(store, clock):
 
 
 def test_who_claims_does_not_wait_for_another_who_does(store, watch):
-    """R4: no two get the same run; what the first one has locked, the second passes over."""
+    """No two get the same run; what the first one has locked, the second passes over."""
     ids = [work.queue(store, text) for text in "abcdef"]
     first, second = work.join_worker(store), work.join_worker(store)
     watch.put_turnstile("INSERT", "duly.claims")
@@ -70,7 +70,7 @@ def test_who_claims_does_not_wait_for_another_who_does(store, watch):
 
 
 def test_many_who_claim_and_finish_at_once_share_all_runs_out(store, watch):
-    """R4: every run to exactly one worker, whatever the leaf of the queue that it is in."""
+    """Every run to exactly one worker, whatever the leaf of the queue that it is in."""
     ids = []
     for era in range(4):
         watch.line.execute("UPDATE duly.cluster SET era = %s", [era])
@@ -109,7 +109,7 @@ def test_who_claims_does_not_wait_for_an_open_fire(store, clock, watch):
 
 
 def test_who_is_declared_dead_has_claimed_before_or_never(store, clock, watch):
-    """R4: the reaper waits for a claim that is under way, and finds it next time."""
+    """The reaper waits for a claim that is under way, and finds it next time."""
     worker, _, lost = lost_one(store, clock)
     work.queue(store, "second")
     fence = work.maintain(store)
@@ -133,7 +133,7 @@ def test_who_is_declared_dead_has_claimed_before_or_never(store, clock, watch):
 
 
 def test_a_beat_that_came_first_keeps_what_the_worker_holds(store, clock, watch):
-    """R4: never is anybody evicted who renews; who settles looks again with the row in his hand."""
+    """Never is anybody evicted who renews; who settles looks again with the row in his hand."""
     worker, claimed, lost = lost_one(store, clock)
     fence = work.maintain(store)
     with watch.holding(RENEW_AS_A_BEAT_DOES, [worker]) as beating:
@@ -147,7 +147,7 @@ def test_a_beat_that_came_first_keeps_what_the_worker_holds(store, clock, watch)
 
 
 def test_a_beat_that_comes_second_finds_the_worker_dead(store, clock, watch):
-    """R4: and it stays so."""
+    """And it stays so."""
     worker, claimed, lost = lost_one(store, clock)
     fence = work.maintain(store)
     watch.put_turnstile("INSERT", "duly.attempts")
@@ -168,7 +168,7 @@ def test_a_beat_that_comes_second_finds_the_worker_dead(store, clock, watch):
 
 @pytest.mark.parametrize("end", [Succeeded("42"), Failed("no")])
 def test_an_end_that_came_first_stands(store, clock, watch, end):
-    """R4: whoever settles waits for it, and finds nothing to settle."""
+    """Whoever settles waits for it, and finds nothing to settle."""
     worker, claimed, lost = lost_one(store, clock)
     fence = work.maintain(store)
     is_success = isinstance(end, Succeeded)
@@ -188,7 +188,7 @@ def test_an_end_that_came_first_stands(store, clock, watch, end):
 
 @pytest.mark.parametrize("end", [Succeeded("42"), Failed("no")])
 def test_an_end_that_comes_second_is_refused_and_kept(store, clock, watch, end):
-    """R4, INV-6: nothing changes, and what was said is evidence."""
+    """INV-6: nothing changes, and what was said is evidence."""
     worker, claimed, lost = lost_one(store, clock)
     fence = work.maintain(store)
     watch.put_turnstile("INSERT", "duly.attempts")
@@ -275,7 +275,7 @@ def test_a_run_that_is_being_claimed_is_not_cancelled_as_well(store, watch):
 
 
 def test_a_retry_that_somebody_holds_is_busy_and_the_others_go_on(store, clock, watch):
-    """F5: one row that is locked holds nobody up."""
+    """One row that is locked holds nobody up."""
     held, free = work.make_waiting(store, "held"), work.make_waiting(store, "free")
     clock.advance(8 * SECOND_US)
     fence = steps.own(store, (Lane.LIVE,))
@@ -314,7 +314,7 @@ def test_an_order_to_retry_and_its_timer_never_both_queue_a_run(store, clock, wa
 
 @pytest.mark.parametrize("end", [Succeeded("42"), Failed("no")])
 def test_an_end_whose_answer_was_lost_is_accepted_when_it_is_told_again(timed_url, open_store, end):
-    """R4: it is the same claim's end, and nothing happens twice."""
+    """It is the same claim's end, and nothing happens twice."""
     with Proxy(timed_url) as proxy:
         store = open_store(proxy.url)
         worker, claimed = work.queue_and_take(store)

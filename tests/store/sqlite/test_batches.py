@@ -1,4 +1,4 @@
-"""Many rows at once, among them some that are not as believed: each has its own answer (D4)."""
+"""Many rows at once, among them some that are not as believed: each has its own answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_row_is_bound_once(store, count):
 @pytest.mark.parametrize("columns", [1, 2, 3])
 @pytest.mark.parametrize("count", [1, ROWS_MAX, ROWS_MAX + 1, MANY])
 def test_what_is_changed_is_what_was_named_and_all_of_it_is_counted(count, columns):
-    """D4: however many columns name a row, and however many chunks the rows fill."""
+    """However many columns name a row, and however many chunks the rows fill."""
     names, places = [", ".join(one[:columns]) for one in ("abc", "???")]
     connection = apsw.Connection(":memory:")
     connection.execute(f"CREATE TABLE kept ({names})")
@@ -58,7 +58,7 @@ def test_what_is_changed_is_what_was_named_and_all_of_it_is_counted(count, colum
 
 
 def test_schedules_that_are_not_as_believed_do_not_keep_others_from_firing(store, clock):
-    """F6, INV-1."""
+    """INV-1."""
     made = [steps.create(store, f"schedule {place}") for place in range(MANY)]
     steps.fall_due(clock, made[0])
     fence = steps.own(store)
@@ -79,7 +79,7 @@ def test_schedules_that_are_not_as_believed_do_not_keep_others_from_firing(store
 
 
 def test_a_schedule_whose_run_exists_does_not_keep_others_from_firing(store, clock):
-    """F6, INV-1: as when an older copy of its state was restored."""
+    """INV-1: as when an older copy of its state was restored."""
     made = [steps.create(store, f"schedule {place}") for place in range(3)]
     steps.fall_due(clock, made[0])
     fence = steps.own(store)
@@ -102,7 +102,7 @@ def test_a_schedule_whose_run_exists_does_not_keep_others_from_firing(store, clo
 
 
 def test_delayed_runs_that_were_moved_do_not_keep_others_from_firing(store, clock):
-    """F6, INV-1."""
+    """INV-1."""
     due_at = clock.now_us() + HOUR_US
     pending = [steps.delay(store, due_at, f"run {place}") for place in range(MANY)]
     fires = [delayed_fire(record, store.status().shards) for record in pending]
@@ -122,7 +122,7 @@ def test_delayed_runs_that_were_moved_do_not_keep_others_from_firing(store, cloc
 
 
 def test_ends_that_are_refused_do_not_keep_others_from_being_accepted(store):
-    """R4, INV-4."""
+    """INV-4."""
     for place in range(MANY):
         work.queue(store, f"run {place}")
     worker, other = work.join_worker(store), work.join_worker(store)
@@ -142,7 +142,7 @@ def test_ends_that_are_refused_do_not_keep_others_from_being_accepted(store):
 
 
 def test_an_end_that_is_told_twice_in_one_batch_is_accepted_twice_and_written_once(store):
-    """R4: as when the first answer was lost."""
+    """As when the first answer was lost."""
     work.queue(store)
     worker = work.join_worker(store)
     end = finish(work.take_one(store, worker), Succeeded())

@@ -41,7 +41,6 @@ store.close()
 
 
 def test_what_was_written_is_there_when_the_file_is_opened_again(store, path, clock):
-    """D1."""
     record = steps.create(store)
     steps.fire_due(store, clock, record)
     steps.delay(store, clock.now_us() + HOUR_US, key="class:42")
@@ -55,7 +54,7 @@ def test_what_was_written_is_there_when_the_file_is_opened_again(store, path, cl
 
 
 def test_a_killed_process_leaves_what_it_acknowledged_and_nothing_else(path, clock):
-    """D1, INV-2, INV-18: the kill falls into an open transaction."""
+    """INV-2, INV-18: the kill falls into an open transaction."""
     done = subprocess.run([sys.executable, "-c", CREATE_AND_DIE, str(path)], check=False)
     store = SqliteStore(path, clock)
 
@@ -67,7 +66,7 @@ def test_a_killed_process_leaves_what_it_acknowledged_and_nothing_else(path, clo
 
 
 def test_commits_wait_for_the_disk(store):
-    """D1: anything less than FULL may lose an acknowledged commit when the power fails."""
+    """Anything less than FULL may lose an acknowledged commit when the power fails."""
     with store._connections.write() as work:  # noqa: SLF001 - how the file is used is private
         synchronous = work.connection.pragma("synchronous")
         mode = work.connection.pragma("journal_mode")
@@ -76,7 +75,7 @@ def test_commits_wait_for_the_disk(store):
 
 
 def test_processes_share_a_file(path, clock):
-    """F5: several processes of one host, one file."""
+    """Several processes of one host, one file."""
     store = SqliteStore(path, clock)
     command = [sys.executable, "-c", COUNT_UP, str(path)]
     running = [subprocess.Popen([*command, name]) for name in ("one", "two", "three")]
@@ -133,7 +132,7 @@ def test_a_store_on_another_file_is_another_store(store, tmp_path, clock):
 
 
 def test_the_number_of_shards_is_that_of_the_file(path, clock):
-    """F4: it decides where timers lie, so it never changes."""
+    """It decides where timers lie, so it never changes."""
     SqliteStore(path, clock, shards=3).close()
     store = SqliteStore(path, clock, shards=5)
 
@@ -143,7 +142,7 @@ def test_the_number_of_shards_is_that_of_the_file(path, clock):
 
 
 def test_the_feed_goes_on_when_the_file_was_opened_again(store, path, clock):
-    """F6: a cursor means the same to every process."""
+    """A cursor means the same to every process."""
     cursor = store.start_of_arrivals()
     store.close()
     again = SqliteStore(path, clock)
@@ -156,7 +155,7 @@ def test_the_feed_goes_on_when_the_file_was_opened_again(store, path, clock):
 
 
 def test_a_cursor_of_a_restored_file_begins_anew(store, clock):
-    """F6: better told twice than not at all."""
+    """Better told twice than not at all."""
     delayed = steps.delay(store, clock.now_us() + SECOND_US)
 
     told = store.read_arrivals("1000", tuple(range(8)))

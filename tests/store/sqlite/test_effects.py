@@ -39,7 +39,7 @@ def ask(path, sql, values=()):
 
 
 def test_one_query_says_what_has_come_of_runs(store):
-    """E6: also to the caller of a lent transaction."""
+    """Also to the caller of a lent transaction."""
     worker, claimed = taken(store)
     done(store, worker, claimed)
     begin(store, worker, claimed, "letter")
@@ -64,7 +64,6 @@ def test_one_query_says_what_has_come_of_runs(store):
 
 
 def test_the_public_view_shows_what_is_in_doubt(store):
-    """D4, E2."""
     in_doubt(store)
 
     with store.transaction(SECOND_US) as lent:
@@ -74,7 +73,7 @@ def test_the_public_view_shows_what_is_in_doubt(store):
 
 
 def test_who_prunes_looks_for_repairs_in_an_index(store, path):
-    """D6, F3: of which plain runs are no part."""
+    """Of which plain runs are no part."""
     (line,) = [line for *_, line in ask(path, LAST_OF_A_LINE, ("", "", "", ""))]
 
     assert "SEARCH r USING" in line
@@ -82,7 +81,7 @@ def test_who_prunes_looks_for_repairs_in_an_index(store, path):
 
 
 def test_a_program_of_an_older_schema_prunes_what_a_run_has_left(store, path, clock):
-    """D5, D6: by its own statements."""
+    """By its own statements."""
     worker, claimed = taken(store)
     done(store, worker, claimed)
     work.end(store, worker, claimed, Succeeded(), scope=ItemReport(expected=1, done=("a",)))
@@ -96,7 +95,7 @@ def test_a_program_of_an_older_schema_prunes_what_a_run_has_left(store, path, cl
 
 
 def test_a_file_of_the_schema_before_goes_on(path, clock):
-    """D5: what is claimed there may begin effects once it is migrated."""
+    """What is claimed there may begin effects once it is migrated."""
     old = SqliteStore(path, clock, settings=BEFORE)
     old.close()
     ask(
@@ -127,7 +126,7 @@ def test_a_file_of_the_schema_before_goes_on(path, clock):
 def test_a_program_of_the_schema_before_takes_nothing_from_who_has_begun_effects(
     store, path, clock
 ):
-    """D5, INV-11, INV-25: from the moment at which somebody declares a task that is unsafe."""
+    """INV-11, INV-25: from the moment at which somebody declares a task that is unsafe."""
     older = SqliteStore(path, clock, settings=BEFORE)
     fence = work.maintain(older)
     assert [] == work.settle_lost(older, fence), "until then it goes on"
@@ -146,7 +145,6 @@ def test_a_program_of_the_schema_before_takes_nothing_from_who_has_begun_effects
 
 @pytest.mark.parametrize("tenant", [None, "default", "elsewhere"])
 def test_doubts_are_listed_by_tenant(store, tenant):
-    """E5, L2."""
     claimed = in_doubt(store)
 
     found = [one.run.id for one in store.list_doubts(tenant, 10)]

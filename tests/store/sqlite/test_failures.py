@@ -1,4 +1,4 @@
-"""What can go wrong with a file: one clear sentence, nothing half done, usable afterwards (L6)."""
+"""What can go wrong with a file: one clear sentence, nothing half done, usable afterwards."""
 
 from __future__ import annotations
 

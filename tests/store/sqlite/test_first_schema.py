@@ -1,4 +1,4 @@
-"""A file of schema 1, and programs of it that still run: both go on beside workers (D5).
+"""A file of schema 1, and programs of it that still run: both go on beside workers.
 
 The statements are those of the first release, as it will run them for ever.
 """
@@ -76,7 +76,7 @@ def migrated(path, clock):
 
 
 def test_what_was_queued_before_is_claimed_and_finished_after(old, path, clock):
-    """D5: promises of the old schema are kept under the new one."""
+    """Promises of the old schema are kept under the new one."""
     queued = fire(old, "queued", clock.now_us())
     closed = fire(old, "closed", clock.now_us())
     old.execute("DELETE FROM duly_ready WHERE run_id = ?", (closed,))
@@ -102,7 +102,7 @@ def test_what_was_queued_before_is_claimed_and_finished_after(old, path, clock):
 
 
 def test_a_program_of_the_first_schema_goes_on_firing(old, path, clock):
-    """D5: what it queues is claimed by workers that it knows nothing of."""
+    """What it queues is claimed by workers that it knows nothing of."""
     store = migrated(path, clock)
     worker = work.join_worker(store)
 
@@ -138,7 +138,7 @@ def test_a_dispatcher_of_the_first_schema_joins(old, path, clock):
 
 
 def test_a_dispatcher_of_the_first_schema_does_not_take_a_retry_for_its_own(old, path, clock):
-    """F6: it reads the feed, and finds nothing pending there."""
+    """It reads the feed, and finds nothing pending there."""
     store = migrated(path, clock)
     work.make_waiting(store, after_us=SECOND_US)
     every_shard = "[0,1,2,3,4,5,6,7]"
@@ -149,7 +149,7 @@ def test_a_dispatcher_of_the_first_schema_does_not_take_a_retry_for_its_own(old,
 
 
 def test_a_program_of_the_first_schema_prunes_what_attempts_left(old, path, clock):
-    """D6: it does not know of them, and they go with their run."""
+    """It does not know of them, and they go with their run."""
     store = migrated(path, clock)
     waiting = work.make_waiting(store)
     store.cancel_run(cancel_run(waiting))

@@ -1,4 +1,4 @@
-"""The log is folded into the file beside whoever writes, and stays short (P1)."""
+"""The log is folded into the file beside whoever writes, and stays short."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ def pages_of_log(path):
 
 
 def test_a_long_log_begins_anew(store, path):
-    """D1: without a store that is closed, and without a commit that folds it."""
+    """Without a store that is closed, and without a commit that folds it."""
     write_much(store)
 
     assert PAGES <= pages_of_log(path) <= 2 * PAGES
 
 
 def test_what_was_folded_is_in_the_file(store, path):
-    """D1."""
     write_much(store)
 
     looked = apsw.Connection(str(path))
@@ -54,7 +53,7 @@ def test_what_was_folded_is_in_the_file(store, path):
 
 
 def test_somebody_who_reads_for_long_delays_the_fold_and_no_commit(store, path):
-    """P1: and when the reader is gone, the log begins anew."""
+    """And when the reader is gone, the log begins anew."""
     reader = apsw.Connection(str(path))
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM duly_runs").fetchall()

@@ -1,4 +1,4 @@
-"""What was removed from the file by hand is found, because intent still asks for it (M1, D6)."""
+"""What was removed from the file by hand is found, because intent still asks for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUR_MS = HOUR_US // 1000
 
 @pytest.mark.parametrize("what", REMOVALS)
 def test_what_is_removed_behind_its_back_is_missing(tmp_path, what):
-    """M1: a run with its attempts and its end, a skip, a range that is owed."""
+    """A run with its attempts and its end, a skip, a range that is owed."""
     clock = ManualClock()
     path = made_file(tmp_path / "duly.db", clock)
     store = SqliteStore(path, clock)
@@ -42,7 +42,7 @@ def test_what_is_removed_behind_its_back_is_missing(tmp_path, what):
 
 
 def test_a_timer_that_was_taken_away_shows_when_its_time_has_passed(tmp_path):
-    """D2: an active schedule without a pending instant fires nothing, and all of it is missing."""
+    """An active schedule without a pending instant fires nothing, and all of it is missing."""
     clock = ManualClock()
     path = made_file(tmp_path / "duly.db", clock)
     store = SqliteStore(path, clock)
@@ -60,7 +60,7 @@ def test_a_timer_that_was_taken_away_shows_when_its_time_has_passed(tmp_path):
 
 
 def test_what_ran_at_another_instant_under_older_rules_is_not_missing(tmp_path):
-    """T3: the run is there, an hour from where newer time-zone rules put it."""
+    """The run is there, an hour from where newer time-zone rules put it."""
     clock = ManualClock()
     path = made_file(tmp_path / "duly.db", clock)
     store = SqliteStore(path, clock)

@@ -1,4 +1,4 @@
-"""Who waits for the lock tries again soon, and gives up when it was told to (P1)."""
+"""Who waits for the lock tries again soon, and gives up when it was told to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_who_has_no_patience_does_not_wait():
 
 
 def test_pauses_are_short_and_add_up_to_the_time_given():
-    """P1: none is longer than a millisecond, and none so short that waiting takes a processor."""
+    """None is longer than a millisecond, and none so short that waiting takes a processor."""
     given_us = 20 * PAUSE_MAX_US
 
     tries = tries_of(patience(given_us))
@@ -40,7 +40,6 @@ def test_each_wait_has_all_of_the_time():
 
 
 def test_a_writer_goes_on_when_the_other_program_is_done(path, clock):
-    """F5."""
     store = SqliteStore(path, clock)
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""Hot statements search by an index: their cost follows what is due, not what is pending (F3)."""
+"""Hot statements search by an index: their cost follows what is due, not what is pending."""
 
 from __future__ import annotations
 
@@ -230,7 +230,6 @@ def test_a_statement_that_scans_would_be_noticed(store):
 
 
 def test_early_fires_are_counted_in_an_index_that_is_empty(store):
-    """F1."""
     (line,) = plan_of(store, reading.COUNT_EARLY)
 
     assert "duly_runs_early" in line
@@ -240,14 +239,14 @@ def test_early_fires_are_counted_in_an_index_that_is_empty(store):
     "statement", [claiming.LIST_HELD, reaping.FIND_LOST, operating.COUNT_RUNNING]
 )
 def test_claims_are_walked_and_not_runs(store, statement):
-    """R5: over as many rows as workers have slots."""
+    """Over as many rows as workers have slots."""
     scans = [line for line in plan_of(store, statement) if line.startswith("SCAN")]
 
     assert ["SCAN c"] == [line[:6] for line in scans]
 
 
 def test_run_times_are_of_a_schedules_newest_runs(store):
-    """O2: and of no others."""
+    """And of no others."""
     plan = plan_of(store, reading.RUN_TIMES)
 
     assert any("SEARCH duly_runs USING INDEX duly_runs_schedule" in line for line in plan)
@@ -258,7 +257,7 @@ def test_run_times_are_of_a_schedules_newest_runs(store):
     "statement", [last_ends.SUCCESS, last_ends.VERIFIED, last_ends.ERROR, last_ends.BEYOND]
 )
 def test_last_ends_are_of_a_schedules_newest_runs(store, statement):
-    """V1: from the newest on, without sorting; nothing else is walked."""
+    """From the newest on, without sorting; nothing else is walked."""
     plan = plan_of(store, statement)
 
     assert "USING INDEX duly_runs_schedule (schedule_id=?" in plan[0]
@@ -267,7 +266,7 @@ def test_last_ends_are_of_a_schedules_newest_runs(store, statement):
 
 @pytest.mark.parametrize("kind", ["read", "write"])
 def test_a_plan_does_not_depend_on_values(store, kind):
-    """P1: else a statement is planned anew for each, which costs many times what running it does.
+    """Else a statement is planned anew for each, which costs many times what running it does.
 
     Looking up a run took 160 us so, and takes 6.
     """

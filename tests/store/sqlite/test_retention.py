@@ -1,4 +1,4 @@
-"""Pruning on SQLite: what it looks at, and what it remembers (D6)."""
+"""Pruning on SQLite: what it looks at, and what it remembers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from duly_conformance.vitals import KEEP, NOTHING_KEPT, maintenance, prune
 
 
 def test_arrivals_are_walked_by_number_up_to_the_first_that_is_young(store, clock):
-    """F3: numbers grow with time, so nobody looks at the many that are fresh."""
+    """Numbers grow with time, so nobody looks at the many that are fresh."""
     began = clock.now_us()
     steps.delay(store, began + SECOND_US, "old")
     clock.set(began + HOUR_US)
@@ -39,7 +39,7 @@ def test_no_more_arrivals_are_removed_at_once_than_allowed(store, clock):
 
 
 def test_what_is_remembered_of_pruning_never_lies_ahead(store, path, clock):
-    """D6: not even of a run that a clock made which ran ahead."""
+    """Not even of a run that a clock made which ran ahead."""
     began = clock.now_us()
     record = steps.fire_due(store, clock, steps.create(store))
     other = apsw.Connection(str(path))

@@ -1,4 +1,4 @@
-"""Migrations: applied once, in order, by one of many; other ages are refused or go on (D5)."""
+"""Migrations: applied once, in order, by one of many; other ages are refused or go on."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_empty_file_gets_the_whole_schema(store):
 
 
 def test_a_file_with_tables_of_its_own_gets_ours_beside_them(path, clock):
-    """D3: the caller's database may be there first."""
+    """The caller's database may be there first."""
     theirs = apsw.Connection(str(path))
     theirs.execute("CREATE TABLE orders (number INTEGER); INSERT INTO orders VALUES (7)")
     store = SqliteStore(path, clock)
@@ -93,7 +93,7 @@ def test_an_older_schema_is_refused_at_the_first_operation_until_it_is_migrated(
 
 
 def test_a_program_one_version_old_goes_on(store, path, clock):
-    """D5: safe while old processes still run."""
+    """Safe while old processes still run."""
     newer = SqliteStore(path, clock, settings=knowing(NEXT))
     newer.migrate()
     older = SqliteStore(path, clock)
@@ -125,7 +125,7 @@ def test_a_schema_that_leaves_old_programs_behind_refuses_them(store, path, cloc
 
 
 def test_a_post_migration_can_wait(store, path, clock):
-    """D5: new code runs on what is there before the old is gone."""
+    """New code runs on what is there before the old is gone."""
     newer = SqliteStore(path, clock, settings=knowing(LATER))
 
     assert newer.schema_status().is_usable
@@ -135,7 +135,7 @@ def test_a_post_migration_can_wait(store, path, clock):
 
 
 def test_a_post_migration_is_refused_before_the_pre_that_it_builds_on(store, path, clock):
-    """D5: in order, whichever phase is asked for."""
+    """In order, whichever phase is asked for."""
     cleaned = make_migration(NUMBER + 1, "post", "cleaned", "-- compatible-with: 2\nSELECT 1;")
     newer = SqliteStore(path, clock, settings=knowing(NEXT, cleaned))
 

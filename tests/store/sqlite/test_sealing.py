@@ -1,4 +1,4 @@
-"""A file whose audit trail was tampered with (A2)."""
+"""A file whose audit trail was tampered with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tests.store.tampering import TAMPERED, found, seal_six
 
 @pytest.mark.parametrize("statement", TAMPERED)
 def test_what_was_changed_removed_or_inserted_is_named(store, path, statement):
-    """A2."""
     seal_six(store)
     assert [] == found(store)
     file = apsw.Connection(str(path))

@@ -1,4 +1,4 @@
-"""Searching in a file: bounded pages, each by an index (A4)."""
+"""Searching in a file: bounded pages, each by an index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def states(*names):
 
 
 def test_pages_that_are_cut_off_go_on_where_they_were(store, clock):
-    """A4: nothing is missed, and nothing comes twice."""
+    """Nothing is missed, and nothing comes twice."""
     assert {} == missed_within(store, clock, SqliteSearch)
 
 
@@ -70,7 +70,7 @@ def test_pages_that_are_cut_off_go_on_where_they_were(store, clock):
     ],
 )
 def test_every_search_goes_by_an_index(store, wanted, expected):
-    """A4: the one that narrows it most, in its order; no search reads a table."""
+    """The one that narrows it most, in its order; no search reads a table."""
     plans: list[str] = []
     with store._connections.read() as look:  # noqa: SLF001 - how it is read is private
 

@@ -1,4 +1,4 @@
-"""`check` finds what must never be: each broken by hand, on a file that was sound (D5)."""
+"""`check` finds what must never be: each broken by hand, on a file that was sound."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_broken_invariant_is_found(full, path, damage, what):
 
 
 def test_a_run_can_not_be_made_early(full, path):
-    """F1: whatever wrote it, the file refuses."""
+    """Whatever wrote it, the file refuses."""
     vandal = apsw.Connection(str(path))
 
     with pytest.raises(apsw.ConstraintError, match="never_early"):

@@ -1,4 +1,4 @@
-"""Lent transactions on SQLite: what the caller's statements may touch, and for how long (D3)."""
+"""Lent transactions on SQLite: what the caller's statements may touch, and for how long."""
 # ruff: noqa: PT012 - a lent transaction is a block, and it is the block that fails
 
 from __future__ import annotations

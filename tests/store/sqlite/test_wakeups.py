@@ -1,4 +1,4 @@
-"""Waiting places: woken from anywhere, never late, never an error (P3)."""
+"""Waiting places: woken from anywhere, never late, never an error."""
 
 from __future__ import annotations
 

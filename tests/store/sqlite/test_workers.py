@@ -1,4 +1,4 @@
-"""Workers on one file: several processes, and processes that die at any moment (R4, F5)."""
+"""Workers on one file: several processes, and processes that die at any moment."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def claimants(path):
 
 
 def test_processes_that_claim_from_one_file_never_get_the_same_run(path, clock, claimants):
-    """R4: no two workers hold one run, and none is left over."""
+    """No two workers hold one run, and none is left over."""
     store = SqliteStore(path, clock)
     store.add_runs(add_runs(*(new_run(None, f"run {place}") for place in range(RUNS))))
     # Nobody takes all while the other does not come to run: each has begun before both go on.
@@ -82,7 +82,7 @@ def test_processes_that_claim_from_one_file_never_get_the_same_run(path, clock, 
 
 @pytest.mark.parametrize("operation", BY_NAME)
 def test_a_process_that_dies_between_statements_leaves_nothing_half_done(tmp_path, operation):
-    """D1, INV-2: killed before every statement of every operation that moves runs."""
+    """INV-2: killed before every statement of every operation that moves runs."""
     command = [sys.executable, "-m", "tests.store.sqlite.dying", str(tmp_path), operation]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
 
@@ -93,7 +93,7 @@ def test_a_process_that_dies_between_statements_leaves_nothing_half_done(tmp_pat
 
 
 def test_a_run_that_was_given_back_can_be_cancelled_in_the_queue(store, clock):
-    """R6: it lies elsewhere than one that was never claimed."""
+    """It lies elsewhere than one that was never claimed."""
     worker, claimed = work.queue_and_take(store)
     clock.advance(5)
     back = finish(claimed, ReturnedToQueue(Reason.SHUTDOWN, is_started=True))
@@ -107,7 +107,7 @@ def test_a_run_that_was_given_back_can_be_cancelled_in_the_queue(store, clock):
 
 
 def test_the_views_show_a_run_by_its_place(store):
-    """D3: what others may read."""
+    """What others may read."""
     dead = work.make_dead(store, "dead")
     waiting = work.make_waiting(store, "waiting")
     _, running = work.queue_and_take(store, "running")
@@ -131,7 +131,7 @@ NEWER_POLICY = (
 
 @pytest.mark.parametrize("text", [NEWER_POLICY, "{", "7"])
 def test_a_policy_that_can_not_be_read_stops_nobody(path, text):
-    """D5, INV-25: of a task of a newer program's; claims are found, listed and settled."""
+    """INV-25: of a task of a newer program's; claims are found, listed and settled."""
     clock = ManualClock()
     store = SqliteStore(path, clock)
     store.register_policies({"remind": TaskPolicy(), "report": TaskPolicy(retry=Retry(2))})

@@ -1,4 +1,4 @@
-"""Alerts over HTTP: what is wrong, who was told, and what people say about it (V3)."""
+"""Alerts over HTTP: what is wrong, who was told, and what people say about it."""
 
 from __future__ import annotations
 

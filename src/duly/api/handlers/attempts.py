@@ -1,4 +1,4 @@
-"""Attempts of all runs over HTTP, for looking for them (A4)."""
+"""Attempts of all runs over HTTP, for looking for them."""
 
 from __future__ import annotations
 

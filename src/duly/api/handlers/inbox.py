@@ -1,4 +1,4 @@
-"""The inbox over HTTP: runs of which nobody knows what they did, and what is safest (E5)."""
+"""The inbox over HTTP: runs of which nobody knows what they did, and what is safest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members over HTTP: the dispatchers and workers of the fleet, and who is out of service (A1)."""
+"""Members over HTTP: the dispatchers and workers of the fleet, and who is out of service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owners over HTTP: who is gone, so that nothing fires for them (S6)."""
+"""Owners over HTTP: who is gone, so that nothing fires for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs over HTTP: whether a day's occurrences did all they were to, once (E6)."""
+"""Proofs over HTTP: whether a day's occurrences did all they were to, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders about single runs over HTTP: stop, retry, decide what is in doubt, run once more (A1, E5).
+"""Orders about single runs over HTTP: stop, retry, decide what is in doubt, run once more.
 
 An order that finds the run in another state than it needs is a conflict, and nothing was done.
 """

@@ -1,4 +1,4 @@
-"""Orders about many schedules over HTTP: choose and look, then order about exactly these (A1)."""
+"""Orders about many schedules over HTTP: choose and look, then order about exactly these."""
 
 from __future__ import annotations
 

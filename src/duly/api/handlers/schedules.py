@@ -213,7 +213,7 @@ def _reference(received: ApiRequest) -> str:
 
 
 def _planned(schedule: Schedule) -> ApiResponse:
-    """Show a schedule that was made or edited, with when it runs next (T5)."""
+    """Show a schedule that was made or edited, with when it runs next."""
     coming = [one.to_json() for one in schedule.upcoming(UPCOMING_SHOWN)]
     told = {**schedule.to_json(), "upcoming": coming}
     return ApiResponse(value=msgspec.convert(told, wire.PlannedSchedule), version=schedule.version)

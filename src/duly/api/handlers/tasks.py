@@ -1,4 +1,4 @@
-"""Tasks over HTTP: those that programs have told of, and what is ordered about them (A1)."""
+"""Tasks over HTTP: those that programs have told of, and what is ordered about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vitals over HTTP: how schedules, tasks and the tenant are doing, and what is missing (V1, V4)."""
+"""Vitals over HTTP: how schedules, tasks and the tenant are doing, and what is missing."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ the state of the store, queues, breakers, doubts, schedules.
 
 Each look goes on where the last one ended, and after the last schedule with the first. What nobody
 has fired yet is late and not missing: that is told once, by who looks at dispatchers. What
-retention has removed is unknown, and no alert (D6).
+retention has removed is unknown, and no alert.
 
 The code of a task, who receives a call, or the owner: then it is told to who hears of the tenant.
 What a person has paused for a reason of their own was done on purpose, and is no alert. However
@@ -473,7 +473,7 @@ def _last_words(signs: Signs) -> str:
 
 
 def _overlapping(record: ScheduleRecord, spans: list[RunSpan], now: int) -> Condition | None:
-    """Warn before runs overlap, where they may not (O2)."""
+    """Warn before runs overlap, where they may not."""
     if record.definition.overlap is Overlap.ALLOW or not spans:
         return None
     times = run_times(record.definition.timetable, spans, from_microseconds(now), now)

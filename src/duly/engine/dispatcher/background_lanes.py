@@ -77,7 +77,7 @@ class Backfilling:
         self._look_at = 0
 
     def go_on(self, *, is_live_due: bool) -> None:
-        """Do a step of each backfill that may go on; of one now and then while work is due (M3)."""
+        """Do a step of each backfill that may go on; of one now and then while work is due."""
         monotonic = self._around.clock.monotonic_us()
         is_starved = monotonic - self._stepped_at >= self._around.settings.backfill_reserve_us
         if not self._ownership.owns(MAINTENANCE) or (is_live_due and not is_starved):

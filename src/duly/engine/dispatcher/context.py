@@ -83,7 +83,7 @@ class Statistics:
     runs: int = 0
     """Runs made on the live lane."""
     early_answers: int = 0
-    """How often we asked before the store's clock had reached a due. Nothing fired (F1)."""
+    """How often we asked before the store's clock had reached a due. Nothing fired."""
     late_planned: int = 0
     gone: int = 0
     fenced: int = 0

@@ -110,7 +110,7 @@ class Dispatcher:
 
     @property
     def is_holding(self) -> bool:
-        """Whether we own nothing on purpose: our clock is off (F7), or our rules are old (T3)."""
+        """Whether we own nothing on purpose: our clock is off, or our rules are old."""
         return self._sync.is_skewed or self._retiming.is_outdated()
 
     @property

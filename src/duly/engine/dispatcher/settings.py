@@ -131,7 +131,7 @@ class DispatcherSettings:
     """How often we look for ranges that others have made owed."""
     catch_up_page: int = 100
     catch_up_reserve_us: int = 1 * SECOND_US
-    """At least one range gets its turn in this time, however much fresh work there is (M3)."""
+    """At least one range gets its turn in this time, however much fresh work there is."""
 
     backfills_every_us: int = 5 * SECOND_US
     """How often we look for backfills that somebody has asked for."""

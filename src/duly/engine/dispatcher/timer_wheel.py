@@ -1,6 +1,6 @@
 """The wheel: timers of the near future in memory, by the millisecond at which they fall due.
 
-It is a hint. An entry that is no longer true dies when the store compares it (F6), so nothing need
+It is a hint. An entry that is no longer true dies when the store compares it, so nothing need
 ever be removed; only the last that was heard of a promise is handed out.
 """
 

@@ -1,4 +1,4 @@
-"""Retiming: under newer time-zone rules than the fleet's, pending instants are recomputed (T3).
+"""Retiming: under newer time-zone rules than the fleet's, pending instants are recomputed.
 
 The walk goes over every pending instant in pages, soonest first, and changes by compare-and-set
 those that the new rules put elsewhere. Then the release is noted, and dispatchers with older rules

@@ -37,7 +37,7 @@ def prepared(work: WriteTransaction) -> Callable[[], Any] | End:
 def permitted(work: WriteTransaction) -> End | None:
     """Take permission for all that a command or a webhook does, where that may not be repeated.
 
-    It can't ask for itself: all of it is one effect (E2). How it ended, if there is no permission;
+    It can't ask for itself: all of it is one effect. How it ended, if there is no permission;
     nothing has happened then.
     """
     if work.runnable.policy.effects is not Effects.UNSAFE:

@@ -4,9 +4,9 @@
 of it: the run fails for good. Everything else is a failure that is tried again by the task's own
 backoff, 3xx and 4xx included, for a wrong answer is often a receiver's mistake that is put right
 before the attempts are used up; with Retry-After, when the receiver asked for it. Of these only 5xx
-and 429 say that the receiver is in trouble, and count against it in its breaker (B2). Who answers
+and 429 say that the receiver is in trouble, and count against it in its breaker. Who answers
 with 4xx, but for 408 and 409, has refused it: nothing has been done, and an unsafe webhook may be
-tried again; of everything else that is no success nobody knows (E2).
+tried again; of everything else that is no success nobody knows.
 
 No redirects, no proxies, no cookies, no unpacking. A connection is made for each attempt, so that
 what was checked is what is connected to, and a connection that went stale loses no message.

@@ -78,7 +78,7 @@ class ActiveAttempts:
         self.unadmitted: list[ClaimedRun] = []
         """Claimed and limited: whether they may begin now, the store has not said yet."""
         self.unwanted: dict[ScheduleId, ClaimedRun] = {}
-        """Runs over of which the receiver wants no more, by the schedules that are to rest (S6)."""
+        """Runs over of which the receiver wants no more, by the schedules that are to rest."""
 
     @property
     def free(self) -> int:

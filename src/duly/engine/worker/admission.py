@@ -1,4 +1,4 @@
-"""Admission: limited runs begin when the store lets them; it is asked after a claim (R8, B2, B4).
+"""Admission: limited runs begin when the store lets them; it is asked after a claim.
 
 Which runs are limited we know by heart: what tasks' code says, and the table of limits, which we
 read again when a beat tells that it has changed. Whoever is not limited never comes here. The store

@@ -191,7 +191,7 @@ class RunningAttempt(WorkerRunContext):
     is_transacting = False
     """Whether its code has a transaction open that would end it."""
     committed: Succeeded | None = None
-    """How it ended, when the store knows that already: by a commit of its own (E4)."""
+    """How it ended, when the store knows that already: by a commit of its own."""
 
     def __init__(
         self, workshop: MembershipContext, claimed: ClaimedRun, runnable: Runnable, handed_at: int
@@ -218,7 +218,7 @@ class RunningAttempt(WorkerRunContext):
         return self._grounds.store
 
     def transact(self, limit_us: int) -> AbstractContextManager[TransactionalRun]:
-        """Lend a transaction whose commit is also the run's success (E4)."""
+        """Lend a transaction whose commit is also the run's success."""
         return transact(self, limit_us)
 
     @property

@@ -42,14 +42,14 @@ class WorkerSettings:
     are alive the store says."""
 
     grace_us: int = 30 * SECOND_US
-    """How long running work may finish after we were asked to stop (R9)."""
+    """How long running work may finish after we were asked to stop."""
     cancel_grace_us: int = 10 * SECOND_US
     """How long code may take to stop after it was asked; then we insist."""
     begin_within_us: int = 60 * SECOND_US
     """How soon code must begin after it was handed over: a process has to start first. What does
     not is given back, at no cost; its time-out counts from its beginning."""
     leaked_max: int = 3
-    """When so many slots are lost to code that can't be stopped, we end, to be replaced (R6)."""
+    """When so many slots are lost to code that can't be stopped, we end, to be replaced."""
 
     report_every_us: int = 1 * SECOND_US
     report_share: int = 24
@@ -85,7 +85,7 @@ class WorkerSettings:
     """How long a run of a task that nobody knows is put off: at first, doubling each time;"""
     unknown_after_max_us: int = 60 * SECOND_US
     unknown_grace_us: int = 120 * SECOND_US
-    """after so long without any living worker that knows it, it is dead (S6)."""
+    """after so long without any living worker that knows it, it is dead."""
     unknown_kept_us: int = 60 * SECOND_US
     """How long we remember whether others serve a task that we do not know."""
     unknown_looks_max: int = 20

@@ -158,7 +158,7 @@ class Worker:
         self._is_rung = self._is_rung or not self._holdings.has_news()
 
     def drain(self) -> None:
-        """Take no more runs, and end when those at hand are done or the grace is over (R9).
+        """Take no more runs, and end when those at hand are done or the grace is over.
 
         Only says so, and rings; safe in a signal handler.
         """
@@ -364,7 +364,7 @@ class Worker:
         return True
 
     def _stand(self, standing: WorkerStatus | None) -> None:
-        """Take no more runs while people have taken us out of service (A1)."""
+        """Take no more runs while people have taken us out of service."""
         was_barred = self._claiming.is_barred
         self._claiming.is_barred = standing is WorkerStatus.QUARANTINED
         self._draining.is_ordered = standing is WorkerStatus.DRAINING

@@ -1,4 +1,4 @@
-"""How the newest runs of schedules ended, on the memory store (V1)."""
+"""How the newest runs of schedules ended, on the memory store."""
 
 from __future__ import annotations
 

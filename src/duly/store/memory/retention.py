@@ -94,7 +94,7 @@ def _prune_skips(journal: Journal, command: Prune) -> int:
 
 
 def _remember(journal: Journal, schedule_id: ScheduleId, scheduled_for: int) -> None:
-    """Note that up to here an occurrence without a trace is unknown, and not missing (D6)."""
+    """Note that up to here an occurrence without a trace is unknown, and not missing."""
     record = journal.tables.schedules.get(schedule_id)
     through = min(scheduled_for, journal.now)
     if record is not None and (record.pruned_through or through) <= through:

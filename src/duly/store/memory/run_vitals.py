@@ -1,4 +1,4 @@
-"""What vitals are drawn from, on the memory store (V1)."""
+"""What vitals are drawn from, on the memory store."""
 
 from __future__ import annotations
 

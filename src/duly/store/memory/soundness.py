@@ -67,7 +67,7 @@ def _places(tables: Tables) -> tuple[Mapping[RunId, Placed], ...]:
 
 
 def _gates(journal: Journal) -> Iterator[tuple[str, str]]:
-    """Find gates that several hold, or one that is over or waits (O1)."""
+    """Find gates that several hold, or one that is over or waits."""
     tables = journal.tables
     for gate, holders in Counter(tables.held_gates.values()).items():
         if holders > 1:
@@ -80,7 +80,7 @@ def _gates(journal: Journal) -> Iterator[tuple[str, str]]:
 
 
 def _limits(journal: Journal) -> Iterator[tuple[str, str]]:
-    """Find places that nobody can be at, or that nobody has though he stands there (R8, B4)."""
+    """Find places that nobody can be at, or that nobody has though he stands there."""
     tables = journal.tables
     for (run_id, place), fence in tables.held_places.items():
         name, claim = identity_text(run_id), tables.claims.get(run_id)
@@ -100,7 +100,7 @@ def _limits(journal: Journal) -> Iterator[tuple[str, str]]:
 
 
 def _tries(journal: Journal) -> Iterator[tuple[str, str]]:
-    """Numbers of claims and attempts grow, are never used twice, and agree with each other (R1)."""
+    """Numbers of claims and attempts grow, are never used twice, and agree with each other."""
     tables = journal.tables
     for place in _places(tables):
         for run_id, row in place.items():

@@ -1,4 +1,4 @@
-"""The alerting port: one watcher at a time, alerts on record, and durable deliveries (V3).
+"""The alerting port: one watcher at a time, alerts on record, and durable deliveries.
 
 The **watch** is a lease of its own: who watches need neither fire nor run anything, so that a fleet
 without any dispatcher is told about. Whatever a watcher writes carries its holder and epoch, and is

@@ -303,7 +303,7 @@ T = TypeVar("T", bound=Owned)
 
 
 class KeepsTenants:
-    """What a client of one tenant speaks to, where there is a second line of defence (L2)."""
+    """What a client of one tenant speaks to, where there is a second line of defence."""
 
     def within(self, tenant: str) -> Store:
         """Return this store for the orders and questions of one tenant."""

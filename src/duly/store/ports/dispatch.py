@@ -1,8 +1,8 @@
 """Members, leases, timers, firing, catch-up: what dispatchers do.
 
 Every write of a dispatcher carries its membership and the epochs of its leases. The store refuses a
-stale owner in the same transaction (F4), judges lateness and earliness by its own clock (F1), and
-compares each timer with what the dispatcher believed (F6). A refused write changes nothing. What is
+stale owner in the same transaction, judges lateness and earliness by its own clock, and
+compares each timer with what the dispatcher believed. A refused write changes nothing. What is
 said and answered stands in `leases`, `timers` and `fires`.
 """
 
@@ -45,7 +45,7 @@ class MemberKind(StrEnum):
 
 
 class WorkerStatus(StrEnum):
-    """Why a worker claims nothing, though it is alive (A1)."""
+    """Why a worker claims nothing, though it is alive."""
 
     DRAINING = "draining"
     QUARANTINED = "quarantined"
@@ -84,7 +84,7 @@ class Member:
     expires_at: int
     skew_us: int
     is_holding: bool
-    """Whether it has stopped firing because its clock disagrees (F7)."""
+    """Whether it has stopped firing because its clock disagrees."""
     tzdata: str
     slots: int = 0
     leaked: int = 0
@@ -434,7 +434,7 @@ class DispatchStore(Protocol):
         ...
 
     def fire_timers(self, command: FireTimers) -> Fired:
-        """Make the runs, queue them, advance the timers: each timer in one transaction (F2).
+        """Make the runs, queue them, advance the timers: each timer in one transaction.
 
         For each timer in order: FENCED unless its shard's live lease is ours at that epoch and we
         are alive; GONE unless (ref, generation, due) is what is pending; EARLY unless due by the

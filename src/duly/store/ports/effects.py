@@ -1,6 +1,6 @@
 """The effects port: permission before what can't be taken back, and what people decide afterwards.
 
-A permission is a durable write under the claim's fence, and is given before the effect begins (E2).
+A permission is a durable write under the claim's fence, and is given before the effect begins.
 A run of an unsafe task whose attempt ended unheard after that is in doubt: a place of its own, from
 which nobody takes it but a person, or a check of its task's own. Its overlap gate stays held.
 """
@@ -107,7 +107,7 @@ class Rerun:
     new_id: RunId
     actor: Actor
     is_repair: bool = False
-    """Whether it shares the first run's ledger: what is done is not done again (E3)."""
+    """Whether it shares the first run's ledger: what is done is not done again."""
     fence: int | None = None
     """Only if the run had no further attempt since somebody looked: its fence then."""
     alone_since: int | None = None
@@ -151,7 +151,7 @@ class OrderTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictRecord:
-    """What a check found, or a person recorded, about the result of a run (E6)."""
+    """What a check found, or a person recorded, about the result of a run."""
 
     run_id: RunId
     number: int
@@ -199,7 +199,7 @@ class EffectsStore(Protocol):
         ...
 
     def finish_within(self, within: object, worker: MemberId, finish: FinishAttempt) -> None:
-        """End an attempt inside a transaction that the store has lent: all or nothing (E4).
+        """End an attempt inside a transaction that the store has lent: all or nothing.
 
         The last word before the commit: whatever else is asked of the transaction is a UsageError.
         LeaseLost when the claim is not ours at that fence, here or at the commit, and also when

@@ -2,7 +2,7 @@
 
 A worker is a member of the fleet. A claim binds a run to it under a fence that is one higher than
 any before; every write about the run carries worker and fence, and one that no longer holds changes
-nothing (R4). An open run is in exactly one place: queued, claimed, waiting for another attempt or
+nothing. An open run is in exactly one place: queued, claimed, waiting for another attempt or
 at a gate, dead, or in doubt. The store's clock decides who is alive, what is due and what is
 overdue.
 """
@@ -219,7 +219,7 @@ class Report:
     started_at: int | None = None
     """When its code began; kept the first time."""
     progress: Progress | None = None
-    """Also remembered as a step of its own (R2), unless it is the attempt's last one once more."""
+    """Also remembered as a step of its own, unless it is the attempt's last one once more."""
     lines: tuple[LogLine, ...] = ()
     lines_before: int | None = None
     """How many lines of the attempt were told before these; None when nobody has counted. Those of
@@ -256,11 +256,11 @@ class FinishAttempt:
     them that are stored already, because an answer was lost, are not stored again."""
     is_answered: bool | None = None
     """Of an attempt that was admitted with a destination: whether the other side did its part, well
-    or with a refusal; False: it failed; None: the end tells nothing about it (B2)."""
+    or with a refusal; False: it failed; None: the end tells nothing about it."""
     scope: ItemReport | None = None
     """What it says about its scope since the last report."""
     follow_up: CheckRun | None = None
-    """A run that is made of it in the same transaction: the check of its result (E6)."""
+    """A run that is made of it in the same transaction: the check of its result."""
 
 
 class FinishResult(StrEnum):
@@ -354,7 +354,7 @@ class ExecutionStore(Protocol):
 
         The first task that is unsafe shuts programs out that know nothing of that: they would try
         again what was lost after its effects. They get SchemaMismatch from then on, before anybody
-        can hold a run of that task (D5, INV-25). Audited as `store.restricted`.
+        can hold a run of that task. Audited as `store.restricted`.
         """
         ...
 
@@ -412,7 +412,7 @@ class ExecutionStore(Protocol):
         closed as cancelled instead of any of these three.
 
         What the batch tells of a destination is counted together, whatever the order it came in and
-        whatever of it was refused: a breaker opens by all of it, or not at all (B2).
+        whatever of it was refused: a breaker opens by all of it, or not at all.
         """
         ...
 

@@ -60,7 +60,7 @@ class MaintenanceStore(Protocol):
     """What keeps a store small."""
 
     def prune(self, command: Prune) -> Pruned:
-        """Remove closed runs past retention; remember per schedule how far (D6).
+        """Remove closed runs past retention; remember per schedule how far.
 
         Also old skips, deleted schedules past their retention, dead members that own nothing, old
         arrivals, what has expired of access, and alerts of long ago. Needs the backfill lease of

@@ -2,7 +2,7 @@
 
 A search goes by the index that narrows it most, newest first, and looks at `LOOKED_AT_MAX` rows of
 it at the most. So a page may be shorter than asked, and even empty, while there is more: whoever
-wants it goes on from `next`. When that is None, everything has been seen (A4).
+wants it goes on from `next`. When that is None, everything has been seen.
 
 Each answers what a question about one would have, for all of them from one snapshot.
 """
@@ -128,7 +128,7 @@ class StoreStatus:
     oldest_due_at: int | None
     next_due_at: int | None
     early_fires: int
-    """Zero for ever (F1)."""
+    """Zero for ever."""
     members: tuple[Member, ...]
     leases: tuple[LeaseRecord, ...]
     shards: int
@@ -266,7 +266,7 @@ class ReadingStore(Protocol):
     def list_run_times(
         self, schedule_ids: Sequence[ScheduleId], limit: int
     ) -> dict[ScheduleId, list[RunSpan]]:
-        """Return from when to when the newest `limit` runs of each were open, newest first (O2).
+        """Return from when to when the newest `limit` runs of each were open, newest first.
 
         Of those that were started, and those that are open; neither dead ones nor what was closed
         before anybody started it. Who has none is left out.
@@ -276,7 +276,7 @@ class ReadingStore(Protocol):
     def list_last_ends(
         self, schedule_ids: Sequence[ScheduleId], limit: int, *, with_errors: bool = True
     ) -> dict[ScheduleId, LastEnds]:
-        """Return how the newest `limit` runs of each ended: last success, check and error (V1).
+        """Return how the newest `limit` runs of each ended: last success, check and error.
 
         Of each sort the newest run by its id. An error is an attempt that failed, timed out or was
         lost, also where a later one made it good, or the end of a run that failed; a success counts
@@ -287,7 +287,7 @@ class ReadingStore(Protocol):
         ...
 
     def list_run_vitals(self, command: VitalsFilter) -> list[RunVital]:
-        """Return what is known of runs, each by its id and none twice, newest first (V1).
+        """Return what is known of runs, each by its id and none twice, newest first.
 
         A fault is that of the last attempt that failed, timed out or was lost, also where a later
         one made it good, or the end of a run that failed. Runs that are not there are left out.
@@ -299,7 +299,7 @@ class ReadingStore(Protocol):
         ...
 
     def judge(self, schedule_id: ScheduleId, instants: Sequence[int]) -> list[OccurrenceStatus]:
-        """Say what is known about each expected occurrence: one verdict for each (M1, D6)."""
+        """Say what is known about each expected occurrence: one verdict for each."""
         ...
 
     def list_audit(self, command: AuditFilter) -> list[AuditEntry]:
@@ -315,7 +315,7 @@ class ReadingStore(Protocol):
         ...
 
     def count_tenant(self, tenant: str) -> TenantCounts:
-        """Count what is one tenant's, and nothing of anybody else's (L2).
+        """Count what is one tenant's, and nothing of anybody else's.
 
         Of schedules and delayed runs at most ten thousand: the cost has a bound.
         """
@@ -491,12 +491,12 @@ class SurveyStore(Protocol):
         ...
 
     def read_evidence(self, run_ids: Sequence[RunId]) -> dict[RunId, Evidence]:
-        """Return what is on record about each run, as the questions about one would (E5).
+        """Return what is on record about each run, as the questions about one would.
 
         Of a run that is not there nothing is on record.
         """
         ...
 
     def read_findings(self, run_ids: Sequence[RunId]) -> dict[RunId, Findings]:
-        """Return of each run what `list_verdicts` and `get_scope` would (E6)."""
+        """Return of each run what `list_verdicts` and `get_scope` would."""
         ...

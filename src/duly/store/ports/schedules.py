@@ -96,7 +96,7 @@ class NewRun:
     definition_number: int | None = None
     overlap: Overlap | None = None
     """Of a run that a person asks of a schedule: the policy it comes under instead of the
-    schedule's own (O3)."""
+    schedule's own."""
     root: RunId | None = None
     """Of a run at once that is about another: that one."""
     is_drawn: bool = False
@@ -147,7 +147,7 @@ Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
 
 
 class Transaction(Protocol):
-    """A connection that Duly lends, for the caller's own tables beside ours (D3)."""
+    """A connection that Duly lends, for the caller's own tables beside ours."""
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[object, ...]]:
         """Run one statement of the caller's; the whole commits with ours, or nothing does."""
@@ -165,7 +165,7 @@ class PlanningStore(Protocol):
         A schedule of that name (in the tenant, not deleted) with an equal definition, owner and
         declaration is the same one: it is returned, not made again. With another definition:
         Conflict. A known id is the same request again, and another tenant's a Conflict. One more
-        than a quota allows (S7): OverQuota.
+        than a quota allows: OverQuota.
         """
         ...
 
@@ -177,7 +177,7 @@ class PlanningStore(Protocol):
         that exists is left alone. Skips are inserted; what is owed is inserted; an arrival is
         written if the new pending is near; `drops_owed` turns what is owed into skips (deleted). A
         name that is taken raises Conflict; one more active schedule than a quota allows, OverQuota.
-        NotFound when there is none, or it is another tenant's (L2). One audit entry with before and
+        NotFound when there is none, or it is another tenant's. One audit entry with before and
         after.
         """
         ...
@@ -190,10 +190,10 @@ class PlanningStore(Protocol):
         `replaces`, what is pending under the key ends (outcome replaced) in the same transaction.
         Without it, a pending key with the same fingerprint is the same request, and with another
         one it raises Conflict. An instant in the past raises UsageError, unless `is_late_ok`. A run
-        of a deleted schedule raises Conflict (S3), and of another tenant's NotFound, as of one that
-        there is not (L2); more pending than a quota allows, OverQuota (S7). What a person orders,
+        of a deleted schedule raises Conflict, and of another tenant's NotFound, as of one that
+        there is not; more pending than a quota allows, OverQuota. What a person orders,
         and not a program through the library, leaves one audit entry `runs.added` for the whole
-        command (A2).
+        command.
         """
         ...
 

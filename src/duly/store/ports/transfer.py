@@ -1,4 +1,4 @@
-"""The moving port: every promise of a store as one snapshot, and all of them into another (D7).
+"""The moving port: every promise of a store as one snapshot, and all of them into another.
 
 What is moved is the same for every store: bundles of rows. A bundle is what stands or falls
 together, a schedule with its definitions or a run with its attempts and its ledger; its rows are

@@ -1,4 +1,4 @@
-"""What the role of a server may do, and which rows it sees: the second line between tenants (L2).
+"""What the role of a server may do, and which rows it sees: the second line between tenants.
 
 The first line is every order and every question, which name their tenant. Should one of them forget
 to, the database shows the role of `duly server` no row of another tenant's, and takes none from it.
@@ -141,7 +141,7 @@ CREATE OR REPLACE FUNCTION duly.is_others_run(asked uuid) RETURNS bool LANGUAGE 
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM duly.runs
         WHERE id = asked AND tenant NOT IN ('', coalesce({TENANT}, ''))) $$"""  # noqa: S608 - ours
-# How many schedules are made in a minute is bounded over all tenants (S7): when, and nothing else.
+# How many schedules are made in a minute is bounded over all tenants: when, and nothing else.
 MAKE_COUNTING = """
 CREATE OR REPLACE FUNCTION duly.made_since(first uuid, since int8, most int8) RETURNS SETOF int8
     LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

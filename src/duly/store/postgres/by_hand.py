@@ -1,4 +1,4 @@
-"""Runs that people bring to gates: asked of a schedule, or brought back from the dead (O3).
+"""Runs that people bring to gates: asked of a schedule, or brought back from the dead.
 
 Whoever brings some has locked the states of their schedules. Their gates are locked together, in
 the order of their names, before the first of them comes.

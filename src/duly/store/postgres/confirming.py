@@ -2,7 +2,7 @@
 
 After a crash a server may show what it has committed and no standby has yet. Who finds it there and
 only reads would acknowledge it without waiting for a standby: it could still be lost. A row that is
-locked leaves a mark in the log, and the commit of that waits like any other (D1).
+locked leaves a mark in the log, and the commit of that waits like any other.
 """
 
 from __future__ import annotations

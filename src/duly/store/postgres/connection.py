@@ -59,7 +59,7 @@ SELECT pg_backend_pid(), current_setting('server_version_num')::int4,
 SERVER_OLDEST = 150_000
 # Estimates of what a batch holds are rough: what they cost is not worth compiling for.
 # Nobody's function is taken for one of the server's own: ours are called by their full names.
-# And what is acknowledged is on a disk, whatever was chosen for others' work in this database (D1).
+# And what is acknowledged is on a disk, whatever was chosen for others' work in this database.
 SET_UP = """SET jit = off;
 SET statement_timeout = '{}ms';
 SELECT set_config('client_connection_check_interval', '1s', false)

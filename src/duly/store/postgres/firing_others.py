@@ -282,7 +282,7 @@ def _read(work: Work, fire: FireSchedule) -> ScheduleRecord:
 
 
 def _end(work: Work, fire: FireSchedule, before: ScheduleRecord) -> None:
-    """End a schedule that has no next instant; the reason stays with it (T7)."""
+    """End a schedule that has no next instant; the reason stays with it."""
     values = (uid(before.id), fire.plan.end_reason, work.now, SYSTEM.name)
     work.session.run(END_SCHEDULE, values)
     work.session.run(END_STATE, (uid(before.id),))

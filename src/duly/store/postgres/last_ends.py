@@ -1,4 +1,4 @@
-"""How the newest runs of schedules ended, in one statement for all that are asked about (V1)."""
+"""How the newest runs of schedules ended, in one statement for all that are asked about."""
 
 from __future__ import annotations
 

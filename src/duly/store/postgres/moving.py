@@ -1,4 +1,4 @@
-"""Promises out of the database and into it, all of them at once (D7).
+"""Promises out of the database and into it, all of them at once.
 
 Rows go in as JSON, a page at a time, and are read as rows of their table by the server.
 """

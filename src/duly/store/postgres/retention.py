@@ -1,4 +1,4 @@
-"""Retention: removing history that is past its time, and remembering how far (D6).
+"""Retention: removing history that is past its time, and remembering how far.
 
 Pending promises and the audit trail are never touched. Each step is bounded. Rows of schedules are
 locked in the order of their ids before anything of them is removed, so that an order which is under

@@ -1,4 +1,4 @@
-"""What vitals are drawn from, in one statement for all runs that are asked about (V1)."""
+"""What vitals are drawn from, in one statement for all runs that are asked about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that speak for one tenant, to a database that keeps tenants apart by itself (L2).
+"""Connections that speak for one tenant, to a database that keeps tenants apart by itself.
 
 Whose a statement is, is said in its own transaction and nowhere else: a connection that is handed
 on, by us or by a pooler, carries nothing over. A role that no policy holds for is asked nothing.

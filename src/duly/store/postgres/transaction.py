@@ -1,4 +1,4 @@
-"""A lent transaction: the caller's own statements beside ours, committed together (D3).
+"""A lent transaction: the caller's own statements beside ours, committed together.
 
 The caller may do with his own tables what he likes, but neither begin nor end a transaction, nor
 leave anything behind on the connection, which others use after him. Each of his statements and each

@@ -209,7 +209,7 @@ def _read(work: Work, fire: FireSchedule) -> ScheduleRecord:
 
 
 def _end(work: Work, fire: FireSchedule, before: ScheduleRecord) -> None:
-    """End a schedule that has no next instant; the reason stays with it (T7)."""
+    """End a schedule that has no next instant; the reason stays with it."""
     row = (fire.plan.end_reason, work.now, SYSTEM.name, before.id)
     work.connection.execute(END_SCHEDULE, row)
     work.connection.execute(END_STATE, (before.id,))

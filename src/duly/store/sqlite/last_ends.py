@@ -1,4 +1,4 @@
-"""How the newest runs of schedules ended, each read from the newest on until it is known (V1)."""
+"""How the newest runs of schedules ended, each read from the newest on until it is known."""
 
 from __future__ import annotations
 

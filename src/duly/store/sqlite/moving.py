@@ -1,4 +1,4 @@
-"""Promises out of the file and into it, all of them at once (D7)."""
+"""Promises out of the file and into it, all of them at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is owed: ranges of occurrences, and draining them on the catch-up lane (F8)."""
+"""What is owed: ranges of occurrences, and draining them on the catch-up lane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention: removing history that is past its time, and remembering how far (D6).
+"""Retention: removing history that is past its time, and remembering how far.
 
 Pending promises and the audit trail are never touched. Each step is bounded, because every other
 writer waits while one prunes.

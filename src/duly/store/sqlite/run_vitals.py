@@ -1,4 +1,4 @@
-"""What vitals are drawn from: runs one by one, and the versions of a schedule's template (V1)."""
+"""What vitals are drawn from: runs one by one, and the versions of a schedule's template."""
 
 from __future__ import annotations
 

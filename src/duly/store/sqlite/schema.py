@@ -1,4 +1,4 @@
-"""The schema of the file: what it has of the migrations, and applying what is missing (D5)."""
+"""The schema of the file: what it has of the migrations, and applying what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lent transaction: the caller's own statements beside ours, committed together (D3)."""
+"""A lent transaction: the caller's own statements beside ours, committed together."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class RuleModel:
     severities: tuple[str, ...] = SEVERITIES
     is_stale: bool = False
     stale: tuple[Difference, ...] = ()
-    """What somebody else has changed since, beside what is wanted here (UX 41)."""
+    """What somebody else has changed since, beside what is wanted here."""
 
 
 def show_rules(asked: PageRequest) -> Rendered:

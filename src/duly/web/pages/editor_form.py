@@ -75,7 +75,7 @@ FOLDS = (
 
 
 def preset_cards() -> tuple[Card, ...]:
-    """Return the kinds of work that have policies of their own (E1)."""
+    """Return the kinds of work that have policies of their own."""
     names = {
         "best-effort": "Best effort",
         "refresh": "Refresh",
@@ -190,7 +190,7 @@ class ScheduleForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     owner: str = ""
     reason: str = ""
     version: int | None = None
-    """Which version was seen when the editor was opened (S4)."""
+    """Which version was seen when the editor was opened."""
     seen: str = ""
     """The form as it was then, so that it can be told who changed what."""
     draft: str = "new"

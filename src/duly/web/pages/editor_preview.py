@@ -1,6 +1,6 @@
 """What is wrong with a form, what it would do.
 
-Computed by the engine that will fire it, through the call that the API's preview makes (UX 17).
+Computed by the engine that will fire it, through the call that the API's preview makes.
 """
 
 from __future__ import annotations

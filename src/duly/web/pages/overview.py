@@ -1,6 +1,6 @@
 """Overview, health, what needs attention, tiles; demo controls.
 
-An order for the eye and no verdict: what each lacks is told beside it, trigger and work apart (V4).
+An order for the eye and no verdict: what each lacks is told beside it, trigger and work apart.
 
 Only where `duly demo` has put controls is there anything to be killed; elsewhere there is no such
 page.

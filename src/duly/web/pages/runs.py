@@ -782,7 +782,7 @@ def _lines(app: App, run: Run) -> list[Line]:
 
 
 def _holding(run: Run, last: Attempt | None) -> HeldLimit | None:
-    """Show who holds it: a heart that beats says nothing about progress (R2)."""
+    """Show who holds it: a heart that beats says nothing about progress."""
     if last is None or last.ended_at is not None or run.state != "running":
         return None
     progress = last.progress

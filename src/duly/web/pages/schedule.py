@@ -181,7 +181,7 @@ def read_ledger(of: LedgerPage, now: datetime, until: datetime | None) -> Ledger
 
 
 def _held(rows: tuple[LedgerRow, ...], of: LedgerPage) -> tuple[LedgerRow, ...]:
-    """Say of what falls into a pause that it is held: it does not run by itself (S3)."""
+    """Say of what falls into a pause that it is held: it does not run by itself."""
     owed = [one.last_for for one in of.app.schedules.owed(of.schedule.id)]
     end = of.schedule.resume_at
 

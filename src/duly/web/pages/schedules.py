@@ -295,7 +295,7 @@ class ScheduleRow:
     overlaps: int
     misfire: str
     load: float | None
-    """Run time divided by interval (O2)."""
+    """Run time divided by interval."""
     warning: str | None
     is_new: bool = False
 

@@ -1,4 +1,4 @@
-"""Orders in a transaction of a caller who awaits, on his own asynchronous connection (D3)."""
+"""Orders in a transaction of a caller who awaits, on his own asynchronous connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A caller that is killed in the middle: his rows and the promise, or neither (D3)."""
+"""A caller that is killed in the middle: his rows and the promise, or neither."""
 
 from __future__ import annotations
 

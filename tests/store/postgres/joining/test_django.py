@@ -1,4 +1,4 @@
-"""Orders in a transaction of the caller's, on a connection of Django's (D3)."""
+"""Orders in a transaction of the caller's, on a connection of Django's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders in a transaction of the caller's, on his own connection of psycopg's (D3)."""
+"""Orders in a transaction of the caller's, on his own connection of psycopg's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders in a transaction of the caller's, on what he has of SQLAlchemy (D3)."""
+"""Orders in a transaction of the caller's, on what he has of SQLAlchemy."""
 
 from __future__ import annotations
 
