@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from duly.domain.outcomes import Conclusion, End
     from duly.domain.runs import DelayedRecord, RunRecord, SkipRecord
     from duly.domain.schedules import CatchUpRange, ScheduleRecord
-    from duly.domain.verification import ItemScope
+    from duly.domain.verification import Scope
     from duly.store.ports import Store
     from duly.store.ports.dispatch import CatchUpRangeRecord
     from duly.store.ports.effects import AmbiguousRun, TaskOrder, VerdictRecord
@@ -282,7 +282,7 @@ class Result(NamedTuple):
 
     run_id: RunId
     effects: tuple[EffectRecord, ...]
-    scope: ItemScope
+    scope: Scope
     verdicts: tuple[VerdictRecord, ...]
 
 

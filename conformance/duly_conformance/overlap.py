@@ -15,7 +15,7 @@ from duly.domain.ids import identity_text
 from duly.domain.outcomes import CancelledEnd, Failed, GaveUp, Succeeded, WorkerLost
 from duly.domain.policies import GATELESS, WAITING_MAX, Misfire
 from duly.domain.runs import OccurrenceStatusKind, Reason
-from duly.domain.verification import ItemReport, ItemScope, check_name, check_of
+from duly.domain.verification import ItemReport, Scope, check_name, check_of
 from duly.errors import Conflict
 from duly.store.ports.dispatch import MEMBER_TTL_US, DrainOwed, FireResult
 from duly.store.ports.effects import AddVerdict, EndEffect
@@ -98,14 +98,14 @@ class ScopeOfRuns:
     def test_what_is_expected_and_done_is_counted(self, store: Store) -> None:
         """Told in reports, and with the end."""
         worker, claimed = work.queue_and_take(store)
-        assert ItemScope() == store.get_scope(claimed.run_id)
+        assert Scope() == store.get_scope(claimed.run_id)
 
         assert tell(store, worker, claimed, ALL)
-        assert ItemScope(3, 2, 0, ("c",)) == store.get_scope(claimed.run_id)
+        assert Scope(3, 2, 0, ("c",)) == store.get_scope(claimed.run_id)
         work.end(store, worker, claimed, Succeeded(), scope=ItemReport(done=("c",)))
 
         scope = store.get_scope(claimed.run_id)
-        assert ItemScope(3, 3, 0, ()) == scope
+        assert Scope(3, 3, 0, ()) == scope
         assert Finding.PRESENT is scope.finding
         assert [] == store.check()
 
@@ -114,13 +114,13 @@ class ScopeOfRuns:
         worker, claimed = work.queue_and_take(store)
         for _ in range(2):
             tell(store, worker, claimed, ItemReport(expected=2, done=("a", "a")))
-        assert ItemScope(2, 1, 0, ()) == store.get_scope(claimed.run_id)
+        assert Scope(2, 1, 0, ()) == store.get_scope(claimed.run_id)
         work.end(store, worker, claimed, Succeeded())
 
         again = repaired(store, worker, claimed.run_id)
         tell(store, worker, again, ItemReport(done=("a", "b")))
 
-        assert ItemScope(2, 2, 1, ()) == store.get_scope(claimed.run_id)
+        assert Scope(2, 2, 1, ()) == store.get_scope(claimed.run_id)
         assert store.get_scope(claimed.run_id) == store.get_scope(again.run_id)
 
     def test_what_is_done_is_told_to_whoever_goes_on(self, store: Store) -> None:
@@ -143,7 +143,7 @@ class ScopeOfRuns:
 
         anew = rerun(store, claimed.run_id)
 
-        assert ItemScope() == store.get_scope(anew.id)
+        assert Scope() == store.get_scope(anew.id)
 
     def test_who_no_longer_holds_the_run_says_nothing_about_its_scope(
         self, store: Store, clock: ManualClock
@@ -156,7 +156,7 @@ class ScopeOfRuns:
         assert not tell(store, worker, claimed, ALL)
         work.end(store, worker, claimed, Succeeded(), scope=ALL)
 
-        assert ItemScope() == store.get_scope(claimed.run_id)
+        assert Scope() == store.get_scope(claimed.run_id)
 
 
 class FollowingUp:
@@ -257,7 +257,7 @@ class ForgettingLines:
         end_beyond(store, worker, again, Succeeded())
         clock.advance(1)
         assert 1 == prune(store, NOTHING_KEPT).counts[PruneKind.OUTCOMES]
-        assert ([], ItemScope()) == (
+        assert ([], Scope()) == (
             store.list_effects(again.run_id, 10),
             store.get_scope(again.run_id),
         )

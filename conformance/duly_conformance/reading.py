@@ -25,7 +25,7 @@ from duly.domain.policies import Misfire
 from duly.domain.runs import AttemptRecord, LogLine, Progress, Reason, TaskPolicy
 from duly.domain.schedule_changes import decide_resume, decide_skip_next
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.verification import ItemReport, ItemScope
+from duly.domain.verification import ItemReport, Scope
 from duly.store.ports.execution import (
     WORKER_TTL_US,
     FinishResult,
@@ -1371,9 +1371,7 @@ class Surveying:
         assert {
             one: Findings(tuple(store.list_verdicts(one)), store.get_scope(one)) for one in ids
         } == found
-        assert (
-            ItemScope(3, 2, 1, ("c",)) == found[again.run_id].scope == found[claimed.run_id].scope
-        )
+        assert Scope(3, 2, 1, ("c",)) == found[again.run_id].scope == found[claimed.run_id].scope
         assert [Finding.PARTIAL] == [one.finding for one in found[doubted.run_id].verdicts]
         assert Findings() == found[NO_RUN] == found[untouched]
         assert {} == store.read_findings([])

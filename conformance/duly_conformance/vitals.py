@@ -11,7 +11,7 @@ import pytest
 
 from duly.domain.enums import Finding, Lane, Missed, Origin, RunState, SkipReason
 from duly.domain.ids import ScheduleId
-from duly.domain.missing_occurrences import Cause, ExpectedOccurrenceKind
+from duly.domain.missing_occurrences import ExpectedOccurrenceKind, MissingCause
 from duly.domain.outcomes import Failed, Succeeded
 from duly.domain.runs import Progress
 from duly.domain.schedule_changes import decide_restore, decide_resume, decide_skip_next
@@ -472,10 +472,10 @@ class FindingMissing:
         store.leave(holding)
 
         assert [ExpectedOccurrenceKind.DUE] == [one.kind for one in due]
-        assert [Cause.NO_DISPATCHER] * 3 == [one.cause for one in missing]
+        assert [MissingCause.NO_DISPATCHER] * 3 == [one.cause for one in missing]
         assert [False] * 3 == [one.was_kept for one in missing]
-        assert {Cause.DISPATCHER_HOLDING} == {one.cause for one in held}
-        assert {Cause.DISPATCHER_BEHIND} == {one.cause for one in behind}
+        assert {MissingCause.DISPATCHER_HOLDING} == {one.cause for one in held}
+        assert {MissingCause.DISPATCHER_BEHIND} == {one.cause for one in behind}
 
     def test_what_was_pruned_is_unknown(self, store: Store, clock: ManualClock) -> None:
         """And not missing."""

@@ -9,7 +9,7 @@ import pytest
 
 import duly
 from duly import NotFound, UsageError, every
-from duly.cli.runs import RunOptions, find_runs_then
+from duly.cli.runs import RunFilterOptions, find_runs_then
 from duly.cli.schedules import find_entry
 from duly.client.schedule_history import WAITING
 from duly.domain.outcomes import Succeeded
@@ -17,7 +17,7 @@ from duly.timetable.instants import from_microseconds
 from duly_conformance import steps as work
 
 MINUTE_US = 60_000_000
-ANY = RunOptions()
+ANY = RunFilterOptions()
 
 
 @pytest.fixture
@@ -31,7 +31,9 @@ def app(kept):
 
 def states(app: duly.App, at: int, **options: Any) -> dict[str, str]:
     """Return the state of each run at an instant, by its id."""
-    found, is_all = find_runs_then(app, RunOptions(**options), (50, ()), from_microseconds(at))
+    found, is_all = find_runs_then(
+        app, RunFilterOptions(**options), (50, ()), from_microseconds(at)
+    )
     assert is_all
     return {str(one.run.id): one.state for one in found}
 
@@ -85,7 +87,11 @@ def test_a_dead_run_that_nobody_has_brought_back_was_dead_then(app, kept):
 
 def test_what_says_how_runs_are_now_is_refused(app):
     """A list that mixes then and now would be wrong."""
-    for options in (RunOptions(cause="lost"), RunOptions(worker=1), RunOptions(until="now")):
+    for options in (
+        RunFilterOptions(cause="lost"),
+        RunFilterOptions(worker=1),
+        RunFilterOptions(until="now"),
+    ):
         with pytest.raises(UsageError, match="leave it out with --as-of"):
             find_runs_then(app, options, (5, ()), from_microseconds(app.store.now()))
 

@@ -6,7 +6,7 @@ import pytest
 
 import duly
 from duly import Conflict, Retry, Verdict
-from duly.domain.verification import ItemScope
+from duly.domain.verification import Scope
 from duly.testing import virtual_time
 
 START = "2026-04-03T02:00"
@@ -205,7 +205,7 @@ def test_what_a_run_was_to_do_and_what_is_missing():
         clock.advance("1m")
         scope = app.inbox.scope(of_task(app, "close"))
 
-        assert ItemScope(expected=4, done=3, repeated=1, missing=("d",)) == scope
+        assert Scope(expected=4, done=3, repeated=1, missing=("d",)) == scope
         assert not scope.is_complete
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import duly
 from duly import Conflict, Misfire, UsageError, cron, every
-from duly.domain.missing_occurrences import Cause, ExpectedOccurrenceKind
+from duly.domain.missing_occurrences import ExpectedOccurrenceKind, MissingCause
 from duly.store.derived_queries import MissingFilter, find_missing
 from duly.testing import virtual_time
 
@@ -139,7 +139,7 @@ def test_whatever_is_removed_behind_its_back_is_found(history, start, data):
             one.slot.scheduled_for for one in before if gone[0] <= one.slot.scheduled_for <= gone[1]
         }
         assert expected == set(missing)
-        assert {Cause.UNRECORDED} == {one.cause for one in missing.values()}
+        assert {MissingCause.UNRECORDED} == {one.cause for one in missing.values()}
     finally:
         block.__exit__(None, None, None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duly.domain.verification import ItemScope
+from duly.domain.verification import Scope
 from duly.store.memory import MemoryStore
 
 
@@ -48,7 +48,7 @@ class ForgetsTheLine(MemoryStore):
         known = self.get_runs(run_ids)
         again = {one for one, run in known.items() if run.origin == "repair"}
         return {
-            one: told._replace(scope=ItemScope()) if one in again else told
+            one: told._replace(scope=Scope()) if one in again else told
             for one, told in found.items()
         }
 

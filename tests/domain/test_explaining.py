@@ -9,11 +9,11 @@ import pytest
 
 from duly.domain.enums import AttemptState, Lane, Origin, RunState
 from duly.domain.explain import (
-    Cause,
     Down,
+    ExplanationCause,
     LimitUsage,
     MemberPresence,
-    Order,
+    RecordedOrder,
     RunFacts,
     explain,
     span_text,
@@ -69,7 +69,7 @@ ATTEMPT = AttemptRecord(
 WORKER = MemberPresence(name="w", is_alive=True, started_at=0, renewed_at=NOW, slots=4, free=4)
 DISPATCHER = MemberPresence(name="d", is_alive=True, started_at=0, renewed_at=NOW)
 GONE = replace(DISPATCHER, is_alive=False, renewed_at=DUE - MINUTE)
-PAUSED = Order(at=DUE - MINUTE, who="ada", why="migration")
+PAUSED = RecordedOrder(at=DUE - MINUTE, who="ada", why="migration")
 FAILED = replace(
     ATTEMPT, state=AttemptState.FAILED, reason="error", ended_at=DUE + MINUTE, error="boom"
 )
@@ -103,39 +103,43 @@ DONE = state(
 
 CASES = [
     (
-        Cause.NOT_DUE,
+        ExplanationCause.NOT_DUE,
         facts(replace(RUN, not_before=NOW + 90 * SECOND), is_pending=True),
         "is not due before 2027-01-15T08:11:30Z, in 1 min 30 s",
     ),
     (
-        Cause.NO_DISPATCHER,
+        ExplanationCause.NO_DISPATCHER,
         facts(is_pending=True, dispatchers=[GONE]),
         "was due 10 min ago, and no dispatcher is alive",
     ),
     (
-        Cause.DISPATCHER_HOLDING,
+        ExplanationCause.DISPATCHER_HOLDING,
         facts(is_pending=True, dispatchers=[replace(DISPATCHER, is_holding=True), GONE]),
         "every dispatcher is holding",
     ),
-    (Cause.DISPATCHER_BEHIND, facts(is_pending=True), "have not come to it yet"),
+    (ExplanationCause.DISPATCHER_BEHIND, facts(is_pending=True), "have not come to it yet"),
     (
-        Cause.QUEUE_PAUSED,
+        ExplanationCause.QUEUE_PAUSED,
         facts(paused=PAUSED, workers=[]),
         "queue mail is paused by ada since 2027-01-15T07:59:00Z: migration.",
     ),
-    (Cause.NO_WORKER, facts(workers=[replace(WORKER, is_alive=False)]), "no worker is alive"),
     (
-        Cause.NO_WORKER_FOR_QUEUE,
+        ExplanationCause.NO_WORKER,
+        facts(workers=[replace(WORKER, is_alive=False)]),
+        "no worker is alive",
+    ),
+    (
+        ExplanationCause.NO_WORKER_FOR_QUEUE,
         facts(workers=[replace(WORKER, queues=("reports",))]),
         "no living worker serves the queue mail",
     ),
     (
-        Cause.NO_WORKER_FOR_TASK,
+        ExplanationCause.NO_WORKER_FOR_TASK,
         facts(is_served=False),
         "no living worker has the code of the task report",
     ),
     (
-        Cause.SLOTS_BUSY,
+        ExplanationCause.SLOTS_BUSY,
         facts(
             workers=[
                 replace(WORKER, free=0),
@@ -145,10 +149,14 @@ CASES = [
         ),
         "All 8 slots are busy.",
     ),
-    (Cause.SLOTS_BUSY, facts(workers=[replace(WORKER, slots=1, free=0)]), "The only slot is busy."),
-    (Cause.BEHIND_OTHERS, facts(queued=3), "4 of 4 slots are free"),
     (
-        Cause.WORKER_SILENT,
+        ExplanationCause.SLOTS_BUSY,
+        facts(workers=[replace(WORKER, slots=1, free=0)]),
+        "The only slot is busy.",
+    ),
+    (ExplanationCause.BEHIND_OTHERS, facts(queued=3), "4 of 4 slots are free"),
+    (
+        ExplanationCause.WORKER_SILENT,
         facts(
             replace(RUNNING, cancel_asked_at=NOW - SECOND),
             attempts=[
@@ -158,14 +166,14 @@ CASES = [
         "silent for 20 s; when its lease has run out",
     ),
     (
-        Cause.CANCEL_ASKED,
+        ExplanationCause.CANCEL_ASKED,
         facts(
             replace(RUNNING, cancel_asked_at=NOW - 5 * SECOND), attempts=[ATTEMPT], ended_by=PAUSED
         ),
         "asked to stop 5 s ago by ada (migration)",
     ),
     (
-        Cause.STALLED,
+        ExplanationCause.STALLED,
         facts(
             RUNNING,
             attempts=[
@@ -180,61 +188,61 @@ CASES = [
         "not advanced for 1 min",
     ),
     (
-        Cause.CLAIMED,
+        ExplanationCause.CLAIMED,
         facts(replace(RUNNING, started_at=None), attempts=[ATTEMPT]),
         "has claimed it 9 min 59 s ago",
     ),
-    (Cause.RUNNING, facts(RUNNING, attempts=[ATTEMPT]), "running for 9 min 59 s"),
+    (ExplanationCause.RUNNING, facts(RUNNING, attempts=[ATTEMPT]), "running for 9 min 59 s"),
     (
-        Cause.BACKING_OFF,
+        ExplanationCause.BACKING_OFF,
         facts(RETRYING, attempts=[FAILED]),
         "backing off after attempt 1 until 2027-01-15T08:10:12Z, in 12 s: its code raised an error",
     ),
     (
-        Cause.SNOOZED,
+        ExplanationCause.SNOOZED,
         facts(RETRYING, attempts=[replace(FAILED, reason=Reason.SNOOZED)]),
         "asked to be run later",
     ),
     (
-        Cause.NO_DISPATCHER,
+        ExplanationCause.NO_DISPATCHER,
         facts(replace(RETRYING, next_at=NOW - SECOND), attempts=[FAILED], dispatchers=[]),
         "Its next attempt was due 1 s ago, and no dispatcher is alive",
     ),
     (
-        Cause.DEAD,
+        ExplanationCause.DEAD,
         facts(state(RunState.DEAD, state_reason="budget", error="boom"), attempts=[FAILED]),
         "dead since 2027-01-15T08:01:00Z: no attempts are left",
     ),
     (
-        Cause.CANCELLED,
+        ExplanationCause.CANCELLED,
         facts(state(RunState.CANCELLED, finished_at=NOW), ended_by=PAUSED),
         "cancelled by ada (migration) at 2027-01-15T08:10:00Z",
     ),
     (
-        Cause.DISCARDED,
-        facts(state(RunState.DISCARDED), ended_by=Order(at=NOW, who="bob")),
+        ExplanationCause.DISCARDED,
+        facts(state(RunState.DISCARDED), ended_by=RecordedOrder(at=NOW, who="bob")),
         "discarded by bob.",
     ),
     (
-        Cause.FAILED,
+        ExplanationCause.FAILED,
         facts(state(RunState.FAILED, state_reason="gave-up"), attempts=[FAILED]),
         "failed: the task gave up",
     ),
-    (Cause.ON_TIME, facts(DONE), "on time: queued 2 ms after it fell due"),
+    (ExplanationCause.ON_TIME, facts(DONE), "on time: queued 2 ms after it fell due"),
     (
-        Cause.CAUGHT_UP,
+        ExplanationCause.CAUGHT_UP,
         facts(replace(DONE, origin=Origin.CATCH_UP, fired_at=DUE + 5 * MINUTE)),
         "made up for 5 min later",
     ),
     (
-        Cause.ORDERED_LATE,
+        ExplanationCause.ORDERED_LATE,
         facts(
             replace(DONE, schedule_id=None, created_at=DUE + 5 * MINUTE, fired_at=DUE + 5 * MINUTE)
         ),
         "ordered 5 min after the moment",
     ),
     (
-        Cause.NO_DISPATCHER,
+        ExplanationCause.NO_DISPATCHER,
         facts(
             replace(DONE, fired_at=DUE + 20 * MINUTE),
             dispatchers=[GONE, replace(DISPATCHER, started_at=DUE + 20 * MINUTE)],
@@ -242,17 +250,17 @@ CASES = [
         "no dispatcher was alive from 2027-01-15T07:59:00Z until 2027-01-15T08:20:00Z",
     ),
     (
-        Cause.UNKNOWN,
+        ExplanationCause.UNKNOWN,
         facts(replace(DONE, fired_at=DUE + 5 * MINUTE), dispatchers=[]),
         "who kept time then is not known",
     ),
     (
-        Cause.DISPATCHER_BEHIND,
+        ExplanationCause.DISPATCHER_BEHIND,
         facts(replace(DONE, fired_at=DUE + 5 * MINUTE)),
         "although a dispatcher was alive",
     ),
     (
-        Cause.QUEUE_PAUSED,
+        ExplanationCause.QUEUE_PAUSED,
         facts(
             replace(DONE, claimed_at=DUE + 5 * MINUTE, finished_at=DUE + 5 * MINUTE),
             was_paused=[(PAUSED, DUE + 5 * MINUTE)],
@@ -260,7 +268,7 @@ CASES = [
         "which was paused by ada (migration) until",
     ),
     (
-        Cause.NO_WORKER,
+        ExplanationCause.NO_WORKER,
         facts(
             replace(DONE, claimed_at=DUE + 5 * MINUTE, finished_at=DUE + 5 * MINUTE),
             workers=[replace(WORKER, started_at=DUE + 4 * MINUTE)],
@@ -268,12 +276,12 @@ CASES = [
         "no worker was alive until 2027-01-15T08:04:00Z",
     ),
     (
-        Cause.WAITED_IN_QUEUE,
+        ExplanationCause.WAITED_IN_QUEUE,
         facts(replace(DONE, claimed_at=DUE + 5 * MINUTE, finished_at=DUE + 5 * MINUTE)),
         "until a worker had a slot",
     ),
     (
-        Cause.TRIED_OFTEN,
+        ExplanationCause.TRIED_OFTEN,
         facts(
             replace(DONE, claimed_at=DUE + 5 * MINUTE, finished_at=DUE + 5 * MINUTE),
             attempts=[FAILED, replace(ATTEMPT, fence=2, number=2)],
@@ -281,21 +289,25 @@ CASES = [
         "took 2 claims and 4 min 59 s",
     ),
     (
-        Cause.TRIED_OFTEN,
+        ExplanationCause.TRIED_OFTEN,
         facts(
             replace(DONE, claimed_at=DUE + 3 * SECOND, finished_at=DUE + 4 * SECOND),
             attempts=[FAILED, replace(ATTEMPT, fence=2, number=2)],
         ),
         "took 2 claims and 2 s",
     ),
-    (Cause.TOOK_LONG, facts(replace(DONE, finished_at=NOW)), "last attempt took 9 min 59 s"),
     (
-        Cause.OVERLAP,
+        ExplanationCause.TOOK_LONG,
+        facts(replace(DONE, finished_at=NOW)),
+        "last attempt took 9 min 59 s",
+    ),
+    (
+        ExplanationCause.OVERLAP,
         facts(state(RunState.BLOCKED, state_reason="overlap")),
         "until an earlier run is over: they may not overlap",
     ),
     (
-        Cause.CAP,
+        ExplanationCause.CAP,
         facts(
             state(RunState.BLOCKED, state_reason="cap task:send"),
             taken=LimitUsage(held=5, waiting=3, most=5),
@@ -303,12 +315,12 @@ CASES = [
         "a place under the limit of task:send: 5 of 5 places are taken.",
     ),
     (
-        Cause.CAP,
+        ExplanationCause.CAP,
         facts(state(RunState.BLOCKED, state_reason="cap tenant:acme")),
         "waits for a place under the limit of tenant:acme.",
     ),
     (
-        Cause.RATE,
+        ExplanationCause.RATE,
         facts(
             replace(RETRYING, state_reason="rate task:send"),
             taken=LimitUsage(held=0, waiting=0, rate="100/1m burst 10"),
@@ -316,7 +328,7 @@ CASES = [
         "turn under the rate limit of task:send, 100/1m burst 10 is at 2027-01-15T08:10:12Z, in 12",
     ),
     (
-        Cause.BREAKER,
+        ExplanationCause.BREAKER,
         facts(
             replace(RETRYING, state_reason="breaker api.example.com"),
             breaker=Down("open", NOW + 5 * SECOND),
@@ -324,37 +336,37 @@ CASES = [
         "whose breaker is open until 2027-01-15T08:10:05Z; it is tried again at 2027-01-15T08:10:12Z",
     ),
     (
-        Cause.BREAKER,
+        ExplanationCause.BREAKER,
         facts(replace(RETRYING, state_reason="breaker api.example.com")),
         "It waits for api.example.com; it is tried again at",
     ),
     (
-        Cause.AMBIGUOUS,
+        ExplanationCause.AMBIGUOUS,
         facts(AMBIGUOUS, attempts=[LOST]),
         "its attempt ended after its effects had begun at 2027-01-15T08:00:02Z, and its worker",
     ),
     (
-        Cause.RECONCILED,
+        ExplanationCause.RECONCILED,
         facts(state(RunState.SUCCEEDED, state_reason="reconciled", finished_at=NOW)),
         "It counts as succeeded: a person looked",
     ),
     (
-        Cause.RECONCILED,
+        ExplanationCause.RECONCILED,
         facts(state(RunState.SUCCEEDED, state_reason="verified", finished_at=NOW)),
         "It counts as succeeded: its task's own check",
     ),
     (
-        Cause.RECONCILED,
+        ExplanationCause.RECONCILED,
         facts(state(RunState.FAILED, state_reason="reconciled", finished_at=NOW), ended_by=PAUSED),
         "a person looked, and recorded what has become of it; by ada (migration)",
     ),
     (
-        Cause.RECONCILED,
+        ExplanationCause.RECONCILED,
         facts(state(RunState.SKIPPED, finished_at=NOW), ended_by=PAUSED),
         "It was skipped by ada (migration) at ",
     ),
     (
-        Cause.OVER,
+        ExplanationCause.OVER,
         facts(state(RunState.REPLACED, state_reason="by its key")),
         "It is replaced: by its key.",
     ),
@@ -362,7 +374,7 @@ CASES = [
 
 
 @each_row(("cause", "known", "part"), CASES)
-def test_each_cause_has_its_sentence(cause: Cause, known: RunFacts, part: str):
+def test_each_cause_has_its_sentence(cause: ExplanationCause, known: RunFacts, part: str):
     found = explain(known)
 
     assert cause is found.cause, found.sentence
@@ -371,7 +383,7 @@ def test_each_cause_has_its_sentence(cause: Cause, known: RunFacts, part: str):
 
 
 def test_every_cause_is_tried():
-    assert set(Cause) == {case[0] for case in CASES}
+    assert set(ExplanationCause) == {case[0] for case in CASES}
 
 
 @each_row("word", RunState)

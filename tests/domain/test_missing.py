@@ -9,9 +9,9 @@ from duly.domain.enums import ScheduleStatus, SkipReason
 from duly.domain.ids import ScheduleId
 from duly.domain.missing_occurrences import (
     MOVED_MAX_US,
-    Cause,
     DispatcherPresence,
     ExpectedOccurrenceKind,
+    MissingCause,
     cause_of,
     expect,
     judge_slot,
@@ -127,10 +127,10 @@ def test_a_cause_is_told_from_who_keeps_time():
         DispatcherPresence(NOON + 3 * HOUR_US, is_holding=True),
     )
 
-    assert Cause.NO_DISPATCHER is cause_of(slot, pending, [])
-    assert Cause.DISPATCHER_HOLDING is cause_of(slot, pending, [late])
-    assert Cause.DISPATCHER_BEHIND is cause_of(slot, pending, [late, early])
-    assert Cause.UNRECORDED is cause_of(slot, gone, [])
+    assert MissingCause.NO_DISPATCHER is cause_of(slot, pending, [])
+    assert MissingCause.DISPATCHER_HOLDING is cause_of(slot, pending, [late])
+    assert MissingCause.DISPATCHER_BEHIND is cause_of(slot, pending, [late, early])
+    assert MissingCause.UNRECORDED is cause_of(slot, gone, [])
     assert (True, False) == (was_kept(slot, [early, late]), was_kept(slot, [late]))
 
 

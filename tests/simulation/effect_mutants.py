@@ -246,9 +246,13 @@ EFFECT_MUTANTS = (
         shows_in=2,
         patch=patched(doubts, "settle_effects", _told_effects_forgotten),
     ),
-    Mutant("a repair forgets what was done", patch=patched(effects, "line_of", _of_its_own)),
     Mutant(
-        "a rerun counts as a repair", shows_in=1, patch=patched(effects, "line_of", _of_the_root)
+        "a repair forgets what was done", patch=patched(effects, "lineage_root_of", _of_its_own)
+    ),
+    Mutant(
+        "a rerun counts as a repair",
+        shows_in=1,
+        patch=patched(effects, "lineage_root_of", _of_the_root),
     ),
     Mutant(
         "a run is run once more beside itself",

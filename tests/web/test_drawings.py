@@ -20,7 +20,7 @@ from duly.web.charts import (
     RUNS_LOOKED_AT,
     STEP,
     TOP,
-    Chain,
+    RunChain,
     lateness_spark,
     make_chain,
     run_calendar,
@@ -342,7 +342,7 @@ def chain(
     checks: Any = (),
     state: str = "succeeded",
     **terms: Any,
-) -> Chain:
+) -> RunChain:
     """Return the chain of a run that was due at noon and worked from second 3 to second 13."""
     over = {"fired_at": after(1), "claimed_at": after(2), "started_at": after(3)}
     over["finished_at"] = after(13)
@@ -351,13 +351,13 @@ def chain(
     return make_chain(found, tries, checks, after(seconds))
 
 
-def since(found: Chain) -> dict[str, float | None]:
+def since(found: RunChain) -> dict[str, float | None]:
     return {
         one.name: None if one.since is None else one.since.total_seconds() for one in found.links
     }
 
 
-def longest(found: Chain) -> list[str]:
+def longest(found: RunChain) -> list[str]:
     return [one.name for one in found.links if one.is_longest]
 
 

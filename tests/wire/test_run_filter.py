@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from duly.cli.runs import RunOptions
+from duly.cli.runs import RunFilterOptions
 from duly.client.runs import TERMS
 from duly.interface.runs import RunQuery
 from duly.interface.selections import NewSelection
-from duly.web.pages.runs import Choice, RunsQuery
+from duly.web.pages.runs import OrderChoice, RunsQuery
 from tests.each_row import each_row
 
 CALLED = {"cause": "reason"}
@@ -17,8 +17,8 @@ PLACES = {
     "a list over HTTP": (RunQuery.__struct_fields__, {"limit", "cursor"}),
     "a selection over HTTP": (NewSelection.__struct_fields__, {"limit", "ids"}),
     "a page of the console": (RunsQuery.__struct_fields__, {"only", "cursor"}),
-    "a form of the console": (Choice.__struct_fields__, {"verb", "run", "all"}),
-    "a command": ([*(one.name for one in fields(RunOptions)), "state"], set()),
+    "a form of the console": (OrderChoice.__struct_fields__, {"verb", "run", "all"}),
+    "a command": ([*(one.name for one in fields(RunFilterOptions)), "state"], set()),
 }
 
 

@@ -77,13 +77,13 @@ class ApiError(DulyError):
 
     code = "refused"
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: ApiRefusal) -> None:
         self.refusal = refusal
         super().__init__(refusal.detail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class ApiRefusal:
     """What such a request is told."""
 
     status: int
@@ -103,11 +103,11 @@ def api_error(status: int, code: str, problem: str, remedy: str, **headers: str)
     """Return the refusal of a request; names of headers are written with underscores."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return ApiError(
-        Refusal(status=status, code=code, problem=problem, remedy=remedy, headers=named)
+        ApiRefusal(status=status, code=code, problem=problem, remedy=remedy, headers=named)
     )
 
 
-INTERNAL = Refusal(
+INTERNAL = ApiRefusal(
     status=500,
     code="internal",
     problem="something went wrong in the server, which has written down what",
@@ -176,7 +176,7 @@ def _detail(error: DulyError) -> str:
     return str(error)
 
 
-def _refusal_problem(refusal: Refusal) -> Problem:
+def _refusal_problem(refusal: ApiRefusal) -> Problem:
     return Problem(
         type=f"urn:duly:problem:{refusal.code}",
         title=HTTPStatus(refusal.status).phrase,

@@ -21,7 +21,7 @@ from duly.client.parameters import (
     read_queue,
 )
 from duly.client.schedule_history import HistoryEntry, LookedFrom, MissingRun, Occurrence
-from duly.client.selections import CONFIRMED_ABOVE, FrozenSelection
+from duly.client.selections import CONFIRMED_ABOVE, Frozen
 from duly.client.status import LATE, Finding, Health, MemberStatus, Status
 from duly.client.vitals import ProvenOccurrence
 from duly.client.vitals_view import ScheduleVitals, VitalSigns, WindowVitals
@@ -31,7 +31,7 @@ from duly.domain.alert_rules import AlertKind, Severity
 from duly.domain.auth import Principal
 from duly.domain.policies import PRESETS, Preset
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.verification import ItemScope
+from duly.domain.verification import Scope
 from duly.domain.vitals import LATE_BOUNDS_US, Lateness
 from duly.interface.problems import Problem
 from duly.interface.schedules import Rule
@@ -64,12 +64,11 @@ __all__ = [
     "DemoState",
     "Effect",
     "Finding",
-    "FrozenSelection",
+    "Frozen",
     "GoneOwner",
     "Health",
     "HistoryEntry",
     "InboxItem",
-    "ItemScope",
     "Lateness",
     "Line",
     "LookedFrom",
@@ -88,6 +87,7 @@ __all__ = [
     "Rule",
     "RunExplanation",
     "ScheduleVitals",
+    "Scope",
     "Severity",
     "Status",
     "Step",

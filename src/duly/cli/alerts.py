@@ -478,7 +478,7 @@ def _again(channel: AlertChannel) -> str:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleOptions:
+class AlertRuleOptions:
     """What a rule says."""
 
     kind: str | None = None
@@ -531,7 +531,7 @@ class RuleOptions:
         return {key: value for key, value in said.items() if value is not None}
 
 
-RULE = RuleOptions()
+RULE = AlertRuleOptions()
 
 
 def rules(*, target: Target = TARGET) -> None:
@@ -545,7 +545,7 @@ def set_rule(
     name: str,
     /,
     *,
-    options: RuleOptions = RULE,
+    options: AlertRuleOptions = RULE,
     said: TermOptions = SAID,
     target: Target = TARGET,
 ) -> None:

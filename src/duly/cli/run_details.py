@@ -21,7 +21,7 @@ from duly.client.doubt_view import Check, Effect
 from duly.client.run_view import Run
 from duly.client.schedule_history import HistoryEntry
 from duly.domain.runs import Progress
-from duly.domain.verification import ItemScope
+from duly.domain.verification import Scope
 from duly.errors import NotFound
 from duly.timetable.instants import utc_text
 
@@ -38,7 +38,7 @@ class Consequences:
 
     effects: Sequence[Effect]
     checks: Sequence[Check]
-    scope: ItemScope
+    scope: Scope
     decisions: Sequence[HistoryEntry]
     """Doubts, and what people and checks decided about them, oldest first."""
     line: Sequence[Run]
@@ -143,7 +143,7 @@ def _decision_row(entry: HistoryEntry) -> list[str]:
             return [utc_text(entry.at), told, entry.actor, entry.reason or "-"]
 
 
-def scope_text(scope: ItemScope) -> str:
+def scope_text(scope: Scope) -> str:
     """Say how much is done of what: "39,999 of 40,000 done, 2 more than once; missing: 1042"."""
     text = f"{scope.done:,} done"
     if scope.expected is not None:

@@ -34,14 +34,14 @@ from duly.cli.inbox import DOUBT, Confirm, DoubtOptions, Reason, retry_doubtful,
 from duly.cli.output import print_json, print_line
 from duly.cli.references import RunName, find_promise, find_run
 from duly.cli.run_details import utc_iso
-from duly.cli.runs import RunOptions, print_runs, select_runs
+from duly.cli.runs import RunFilterOptions, print_runs, select_runs
 from duly.client.run_view import Run
 from duly.client.runs import OrderedRun
 from duly.domain.enums import RunState
 from duly.errors import Conflict, UsageError
 from duly.timetable.instants import utc_text
 
-WHICH = RunOptions()
+WHICH = RunFilterOptions()
 CHOSEN_MAX = 10_000
 SHOWN_MAX = 20
 REFUSED, DECLINED = 4, 1
@@ -55,7 +55,7 @@ class ConfirmOptions:
 
     dead: bool = False
     """Choose dead runs, all that fit the other options."""
-    which: RunOptions = WHICH
+    which: RunFilterOptions = WHICH
     dry_run: bool = False
     """Show which runs would be touched, and touch none."""
     yes: bool = False
@@ -67,7 +67,7 @@ RunNames = Annotated[str, Parameter(help="Their ids, beginnings of ids, or label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RunOrder:
     """One order about runs that were chosen before, and how it is told."""
 
     verb: str
@@ -91,7 +91,7 @@ class BulkOrder:
     """Shows what is chosen, asks, carries an order out, and tells what it has done."""
 
     app: Application
-    order: Order
+    order: RunOrder
     care: ConfirmOptions
     target: Target
 
@@ -203,7 +203,7 @@ OpenState: TypeAlias = Literal["queued", "running", "retrying", "blocked"]
 
 TARGET = Target()
 OPEN = ("queued", "running", "retrying", "blocked")
-CANCEL = Order(
+CANCEL = RunOrder(
     verb="Cancel",
     done="Cancelled, or asked to stop",
     states=OPEN,
@@ -221,7 +221,7 @@ class CancelOptions:
 
     state: tuple[OpenState, ...] = ()
     """Choose runs in this state, such as running; may be given several times."""
-    which: RunOptions = WHICH
+    which: RunFilterOptions = WHICH
     dry_run: bool = False
     """Show which runs would be touched, and touch none."""
     yes: bool = False
@@ -289,7 +289,7 @@ def _again(run: Run) -> str:
     return undo_command(*words)
 
 
-RETRY = Order(
+RETRY = RunOrder(
     verb="Retry",
     done="Queued again",
     states=("dead", "retrying"),
@@ -299,7 +299,7 @@ RETRY = Order(
     no_undo="duly run cancel, for each of them",
     is_stopped=True,
 )
-DISCARD = Order(
+DISCARD = RunOrder(
     verb="Discard",
     done="Discarded",
     states=("dead",),
@@ -416,7 +416,7 @@ def rerun(  # noqa: PLR0913 - each choice is an option
     repair: bool = False,
     confirm: Confirm = None,
     state: tuple[EndedState, ...] = (),
-    which: RunOptions = WHICH,
+    which: RunFilterOptions = WHICH,
     chosen: SetOptions = SET,
     target: Target = TARGET,
 ) -> int:
@@ -464,7 +464,7 @@ def rerun(  # noqa: PLR0913 - each choice is an option
 def skip(
     *runs: RepeatedRuns,
     reason: Reason,
-    which: RunOptions = WHICH,
+    which: RunFilterOptions = WHICH,
     chosen: SetOptions = SET,
     target: Target = TARGET,
 ) -> int:
@@ -495,7 +495,7 @@ def skip(
 
 
 def _is_one(
-    runs: Sequence[str], state: Sequence[str], which: RunOptions, chosen: SetOptions
+    runs: Sequence[str], state: Sequence[str], which: RunFilterOptions, chosen: SetOptions
 ) -> bool:
     """Say whether it is one run, named, with nothing to look at before; it is not asked about."""
     return len(runs) == 1 and not state and which == WHICH and replace(chosen, yes=False) == SET
@@ -505,7 +505,7 @@ def _frozen(
     app: App,
     runs: Sequence[str],
     states: Sequence[str],
-    said: tuple[RunOptions, SetOptions, bool],
+    said: tuple[RunFilterOptions, SetOptions, bool],
 ) -> str:
     """Return the id of the set that is meant: one that there is, or one frozen now."""
     which, chosen, has_state = said

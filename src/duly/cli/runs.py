@@ -202,7 +202,7 @@ def _print(found: list[MissingRun], start: datetime) -> None:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class RunFilterOptions:
     """Which runs; those that fit all that is said."""
 
     schedule: str | None = None
@@ -256,13 +256,15 @@ class RunOptions:
         }
 
 
-def select_runs(app: App, options: RunOptions, states: Sequence[str], limit: int) -> list[Run]:
+def select_runs(
+    app: App, options: RunFilterOptions, states: Sequence[str], limit: int
+) -> list[Run]:
     """Return the runs that fit, newest first; of every state if none is named."""
     return app.runs.list(state=list(states) or None, limit=limit, **options.terms(app))
 
 
 def page_of_runs(
-    app: App, options: RunOptions, states: Sequence[str], page: tuple[int, str | None]
+    app: App, options: RunFilterOptions, states: Sequence[str], page: tuple[int, str | None]
 ) -> Page[Run]:
     """Return a page of them: so many at the most, from a cursor on."""
     limit, cursor = page
@@ -304,7 +306,7 @@ class PastRun(NamedTuple):
 
 
 def find_runs_then(
-    app: App, options: RunOptions, wanted: tuple[int, Sequence[str]], at: datetime
+    app: App, options: RunFilterOptions, wanted: tuple[int, Sequence[str]], at: datetime
 ) -> tuple[list[PastRun], bool]:
     """Return so many runs that there were, newest first, and whether that is all there may be."""
     number, states = wanted
@@ -355,7 +357,7 @@ def _row_as_of(one: PastRun) -> tuple[str, ...]:
     return str(run.id), one.state, run.label, run.queue, utc_text(run.due_at)
 
 
-WHICH = RunOptions()
+WHICH = RunFilterOptions()
 NUMBER_DEFAULT = 20
 FIRST = "first"
 """The cursor of a first page."""
@@ -363,7 +365,7 @@ FIRST = "first"
 
 def list_runs(  # noqa: PLR0913 - each group of options is an argument
     *,
-    which: RunOptions = WHICH,
+    which: RunFilterOptions = WHICH,
     state: tuple[str, ...] = (),
     reason: str | None = None,
     number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,

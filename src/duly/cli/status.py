@@ -346,7 +346,7 @@ FAILED_STATES = ("dead", "failed", "retrying")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class StatusSnapshot:
     """The fleet, the queues, what is running and what has failed."""
 
     status: Status
@@ -375,11 +375,11 @@ class Snapshot:
         }
 
 
-def take_snapshot(app: App) -> Snapshot:
+def take_snapshot(app: App) -> StatusSnapshot:
     """Look at everything once."""
     status, queues = app.status(), app.queues.list()
     running = app.runs.list(state="running", limit=RUNNING_SHOWN_MAX) if status.running else []
-    return Snapshot(
+    return StatusSnapshot(
         status=status,
         health=judge_health(status, queues, app.breakers.list()),
         queues=queues,
@@ -391,7 +391,7 @@ def take_snapshot(app: App) -> Snapshot:
 ERROR_SHOWN_MAX = 80
 
 
-def frame(shot: Snapshot) -> RenderableType:
+def frame(shot: StatusSnapshot) -> RenderableType:
     """Return what one look at the store shows."""
     parts: list[RenderableType] = [*_lights(shot), Text()]
     for title, rows in (
@@ -404,7 +404,7 @@ def frame(shot: Snapshot) -> RenderableType:
     return Group(*parts[:-1])
 
 
-def _lights(shot: Snapshot) -> list[Text]:
+def _lights(shot: StatusSnapshot) -> list[Text]:
     found = shot.status
     dispatchers, workers = living(found, "dispatcher"), living(found, "worker")
     busy, slots = sum(one.running for one in workers), sum(one.slots for one in workers)
@@ -442,7 +442,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Text]
     return lines
 
 
-def _workers(shot: Snapshot) -> list[tuple[str, ...]]:
+def _workers(shot: StatusSnapshot) -> list[tuple[str, ...]]:
     now = shot.status.now
     return [
         (
@@ -456,7 +456,7 @@ def _workers(shot: Snapshot) -> list[tuple[str, ...]]:
     ]
 
 
-def _queues(shot: Snapshot) -> list[tuple[str, ...]]:
+def _queues(shot: StatusSnapshot) -> list[tuple[str, ...]]:
     now = shot.status.now
     return [
         (
@@ -470,7 +470,7 @@ def _queues(shot: Snapshot) -> list[tuple[str, ...]]:
     ]
 
 
-def _running(shot: Snapshot) -> list[tuple[str, ...]]:
+def _running(shot: StatusSnapshot) -> list[tuple[str, ...]]:
     rows = [_running_row(shot, one) for one in shot.running]
     more = shot.status.running - len(rows)
     if len(rows) == RUNNING_SHOWN_MAX and more > 0:
@@ -478,7 +478,7 @@ def _running(shot: Snapshot) -> list[tuple[str, ...]]:
     return rows
 
 
-def _running_row(shot: Snapshot, run: Run) -> tuple[str, ...]:
+def _running_row(shot: StatusSnapshot, run: Run) -> tuple[str, ...]:
     began = run.started_at or run.claimed_at
     return (
         str(run.id),
@@ -490,7 +490,7 @@ def _running_row(shot: Snapshot, run: Run) -> tuple[str, ...]:
     )
 
 
-def _failures(shot: Snapshot) -> list[tuple[str, ...]]:
+def _failures(shot: StatusSnapshot) -> list[tuple[str, ...]]:
     return [
         (
             str(one.id),

@@ -21,7 +21,7 @@ from duly.client.parameters import read_name, read_owner
 from duly.client.schedule_orders import (
     POLICIES,
     NewSchedule,
-    Order,
+    ScheduleOrder,
     ScheduleSpec,
     apply_order,
     create_schedule,
@@ -563,7 +563,7 @@ def _change(caller: Caller, seen: ScheduleSnapshot, new: NewSchedule) -> None:
     def decide(record: ScheduleRecord, now: int) -> ScheduleChange | None:
         return decide_new(caller, record, wanted, now)
 
-    apply_order(caller, seen, decide, Order())
+    apply_order(caller, seen, decide, ScheduleOrder())
 
 
 def _revive(caller: Caller, seen: ScheduleSnapshot, new: NewSchedule) -> None:
@@ -574,7 +574,7 @@ def _revive(caller: Caller, seen: ScheduleSnapshot, new: NewSchedule) -> None:
             return None  # another process was faster
         return decide_restore(record, now, None)
 
-    record = apply_order(caller, seen, decide, Order(reason="declared again"))
+    record = apply_order(caller, seen, decide, ScheduleOrder(reason="declared again"))
     _change(caller, ScheduleSnapshot(record, caller.store.now()), new)
 
 
@@ -589,7 +589,7 @@ def _orphan(caller: Caller, record: ScheduleRecord, report: _Report, *, prune: b
         return decide_delete(found, NO_LONGER_DECLARED)
 
     if not report.is_dry:
-        order = Order(reason=NO_LONGER_DECLARED)
+        order = ScheduleOrder(reason=NO_LONGER_DECLARED)
         apply_order(caller, ScheduleSnapshot(record, caller.store.now()), decide, order)
     report.note("pruned", record.name)
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from duly.client.status import unplaced
 from duly.domain.enums import Lane, Origin, RunState
-from duly.domain.explain import Down, LimitUsage, MemberPresence, Order, RunFacts, explain
+from duly.domain.explain import Down, LimitUsage, MemberPresence, RecordedOrder, RunFacts, explain
 from duly.domain.limits import LimitReason, why_of
 from duly.domain.runs import RunRecord
 from duly.errors import NotFound
@@ -117,16 +117,16 @@ def _queued(caller: Caller, queue: QueueRecord | None) -> int:
     return 0 if own is None else own.queued
 
 
-def _pause(queue: QueueRecord) -> Order | None:
+def _pause(queue: QueueRecord) -> RecordedOrder | None:
     if queue.paused_at is None:
         return None
-    return Order(at=queue.paused_at, who=queue.paused_by or "somebody", why=queue.reason)
+    return RecordedOrder(at=queue.paused_at, who=queue.paused_by or "somebody", why=queue.reason)
 
 
-def _pauses(store: Store, queue: str) -> list[tuple[Order, int]]:
+def _pauses(store: Store, queue: str) -> list[tuple[RecordedOrder, int]]:
     """Return past pauses of a queue, each with the moment at which it was resumed."""
-    found: list[tuple[Order, int]] = []
-    paused: Order | None = None
+    found: list[tuple[RecordedOrder, int]] = []
+    paused: RecordedOrder | None = None
     entries = store.list_audit(AuditFilter(subject=queue, limit=ENTRIES_MAX))
     for entry in reversed(entries):
         if entry.action == "queue.paused" and paused is None:
@@ -137,14 +137,14 @@ def _pauses(store: Store, queue: str) -> list[tuple[Order, int]]:
     return found
 
 
-def _ended_by(store: Store, run: RunRecord) -> Order | None:
+def _ended_by(store: Store, run: RunRecord) -> RecordedOrder | None:
     command = AuditFilter(tenant=run.tenant, subject_id=run.id, limit=ENTRIES_MAX)
     entries = store.list_audit(command)
     return next((_order(entry) for entry in entries if entry.action in _ENDINGS), None)
 
 
-def _order(entry: AuditEntry) -> Order:
-    return Order(at=entry.at, who=entry.actor.name, why=entry.actor.reason)
+def _order(entry: AuditEntry) -> RecordedOrder:
+    return RecordedOrder(at=entry.at, who=entry.actor.name, why=entry.actor.reason)
 
 
 def _promised(pending: DelayedRecord | None) -> RunRecord:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from duly.client.runs import RunReference, Runs
     from duly.domain.audit import AuditEntry
     from duly.domain.effects import EffectRecord
-    from duly.domain.verification import ItemScope
+    from duly.domain.verification import Scope
     from duly.store.ports import Store
     from duly.store.ports.effects import TaskOrder
 
@@ -191,7 +191,7 @@ class Inbox:
         run_id = RunId(self._runs.get(run).id.bytes)
         return tuple(check_view(one) for one in self._caller.store.list_verdicts(run_id))
 
-    def scope(self, run: RunReference) -> ItemScope:
+    def scope(self, run: RunReference) -> Scope:
         """Return how much a run was to do, what of it is done, and what is missing."""
         return self._caller.store.get_scope(RunId(self._runs.get(run).id.bytes))
 

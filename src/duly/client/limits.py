@@ -16,7 +16,7 @@ from duly.client.parameters import (
     read_tenant,
     require_reason,
 )
-from duly.client.schedule_orders import Order, apply_order
+from duly.client.schedule_orders import ScheduleOrder, apply_order
 from duly.client.selections import ONE_BY_ONE_MAX
 from duly.client.status import member_status, read_status
 from duly.domain.limits import place_text, read_limit, read_scope, tenant_of
@@ -383,7 +383,7 @@ class Owners:
             return change
 
         try:
-            apply_order(self._caller, seen, decide, Order(reason=reason))
+            apply_order(self._caller, seen, decide, ScheduleOrder(reason=reason))
         except (Conflict, NotFound):
             return False  # it kept changing, and is told among what is left; or it is no more
         return is_paused

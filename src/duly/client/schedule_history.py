@@ -15,7 +15,7 @@ from uuid import UUID
 from duly.client.parameters import read_limit, run_label
 from duly.domain.enums import RunState, ScheduleStatus
 from duly.domain.ids import ScheduleId
-from duly.domain.missing_occurrences import Cause, ExpectedOccurrenceKind, expect
+from duly.domain.missing_occurrences import ExpectedOccurrenceKind, MissingCause, expect
 from duly.domain.schedules import definition_from_json
 from duly.errors import UsageError
 from duly.store.derived_queries import DEFINITIONS_MAX, MissingFilter, find_missing
@@ -339,14 +339,16 @@ KINDS = frozenset(
     {ExpectedOccurrenceKind.MISSING, ExpectedOccurrenceKind.OWED, ExpectedOccurrenceKind.HELD}
 )
 _WORDS = {
-    Cause.NO_DISPATCHER: "its time has come, and no dispatcher is alive: start duly dispatcher",
-    Cause.DISPATCHER_HOLDING: (
+    MissingCause.NO_DISPATCHER: (
+        "its time has come, and no dispatcher is alive: start duly dispatcher"
+    ),
+    MissingCause.DISPATCHER_HOLDING: (
         "its time has come, and every dispatcher holds back for its clock: duly doctor"
     ),
-    Cause.DISPATCHER_BEHIND: (
+    MissingCause.DISPATCHER_BEHIND: (
         "its time has come, and nobody has fired it, although a dispatcher is alive: duly doctor"
     ),
-    Cause.UNRECORDED: "nothing is recorded of it, which must never be: duly db check",
+    MissingCause.UNRECORDED: "nothing is recorded of it, which must never be: duly db check",
 }
 _OWED = "it was missed, and waits to be caught up with"
 _HELD = "its schedule rests: it is decided when it goes on"
@@ -478,6 +480,6 @@ def _view(found: MissingOccurrence) -> MissingRun:
 def _says(found: MissingOccurrence) -> str:
     slot = found.slot
     assert slot.cause is not None, "what is missing has a cause"
-    if slot.cause is Cause.UNRECORDED and slot.was_kept:
+    if slot.cause is MissingCause.UNRECORDED and slot.was_kept:
         return f"{_WORDS[slot.cause]}; a dispatcher was alive when it fell due"
     return _WORDS[slot.cause]

@@ -57,7 +57,7 @@ class NewSchedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ScheduleOrder:
     """What an order says besides what it wants: the version it was based on, and the reason."""
 
     version: int | None = None
@@ -171,7 +171,7 @@ def list_records(caller: Caller, command: ScheduleFilter) -> list[ScheduleRecord
 
 
 def apply_order(
-    caller: Caller, seen: ScheduleSnapshot, decide: Decide, order: Order
+    caller: Caller, seen: ScheduleSnapshot, decide: Decide, order: ScheduleOrder
 ) -> ScheduleRecord:
     """Decide and apply; when the schedule moved meanwhile, look again and decide anew."""
     record, _ = with_order_span(
@@ -183,7 +183,7 @@ def apply_order(
 
 
 def _apply(
-    caller: Caller, seen: ScheduleSnapshot, decide: Decide, order: Order
+    caller: Caller, seen: ScheduleSnapshot, decide: Decide, order: ScheduleOrder
 ) -> tuple[ScheduleRecord, str | None]:
     """Return the schedule as it is then, and what was done to it."""
     actor = caller.ordering(order.reason)

@@ -34,7 +34,7 @@ from duly.client.schedule_history import (
 from duly.client.schedule_orders import (
     EDITABLE,
     NewSchedule,
-    Order,
+    ScheduleOrder,
     ScheduleSpec,
     apply_order,
     create_schedule,
@@ -491,4 +491,6 @@ class Schedules(ScheduleQueries):
         reason: str | None = None,
     ) -> Schedule:
         seen = self._seen(schedule)
-        return schedule_view(apply_order(self._caller, seen, decide, Order(version, reason)))
+        return schedule_view(
+            apply_order(self._caller, seen, decide, ScheduleOrder(version, reason))
+        )

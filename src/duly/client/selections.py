@@ -121,7 +121,7 @@ class SelectionRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenSelection(Generic[Item]):
+class Frozen(Generic[Item]):
     """What a filter found: what an order about it touches, and nothing else."""
 
     id: UUID
@@ -250,9 +250,9 @@ def find_set(caller: Caller, of: str, selection: UUID | str) -> SelectionRecord:
     return kept
 
 
-def frozen_view(kept: SelectionRecord, found: Sequence[Item]) -> FrozenSelection[Item]:
+def frozen_view(kept: SelectionRecord, found: Sequence[Item]) -> Frozen[Item]:
     """Show a set, with as many of those that were found as are shown."""
-    return FrozenSelection(
+    return Frozen(
         id=UUID(bytes=kept.id),
         ids=tuple(UUID(bytes=one) for one in kept.ids),
         sample=tuple(found[:SAMPLE_MAX]),
@@ -593,7 +593,7 @@ class Selections:
         limit: int | None = None,
         ids: Sequence[UUID | str] | None = None,
         **filters: Any,  # noqa: ANN401 - as `app.runs.list` has them
-    ) -> FrozenSelection[Run]:
+    ) -> Frozen[Run]:
         """Find runs by the filters of `app.runs.list`, dead ones unless told, and keep which.
 
         Nothing is done to them. With `limit` the newest so many; without it more than one order
@@ -630,7 +630,7 @@ class Selections:
         known = {one.id: one for one in map(self._runs.get, named)}
         return sorted(known.values(), key=lambda one: one.id, reverse=True)
 
-    def get(self, selection: UUID | str) -> FrozenSelection[Run]:
+    def get(self, selection: UUID | str) -> Frozen[Run]:
         """Return a selection by its id, with the newest of its runs as they are now."""
         kept = self._find(selection)
         return frozen_view(kept, self._seen(kept.ids[:SAMPLE_MAX]))
@@ -777,7 +777,7 @@ class ScheduleSelections:
         name_prefix: str | None = None,
         limit: int | None = None,
         schedules: Sequence[Reference] | None = None,
-    ) -> FrozenSelection[Schedule]:
+    ) -> Frozen[Schedule]:
         """Find schedules by the filters of `app.schedules.list`, and keep which and how they are.
 
         Nothing is done to them. With `limit` the first so many by name; without it more than one
@@ -820,7 +820,7 @@ class ScheduleSelections:
         known = {one.id: one for one in map(schedule_view, found)}
         return sorted(known.values(), key=lambda one: (one.name, one.id))
 
-    def get(self, selection: UUID | str) -> FrozenSelection[Schedule]:
+    def get(self, selection: UUID | str) -> Frozen[Schedule]:
         """Return a selection by its id, with the first of its schedules as they are now."""
         kept = self._find(selection)
         first = [self._record(one) for one in kept.ids[:SAMPLE_MAX]]

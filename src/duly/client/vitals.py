@@ -36,7 +36,7 @@ from duly.domain.backfill import BackfillStatus
 from duly.domain.enums import RunState, ScheduleStatus
 from duly.domain.ids import RunId, ScheduleId
 from duly.domain.runs import OccurrenceStatusKind
-from duly.domain.verification import ItemScope, ProofStatus, check_name
+from duly.domain.verification import ProofStatus, Scope, check_name
 from duly.domain.vitals import (
     RUNS_LOOKED_AT,
     WINDOW_RUNS,
@@ -87,7 +87,7 @@ class ProvenOccurrence:
     """Its run and those that repeat it, the first one first."""
     check: Check | None
     """The last look at its result."""
-    scope: ItemScope
+    scope: Scope
     standing: str
     why: str
 
@@ -226,7 +226,7 @@ def _proven(
     occurrence: Occurrence, runs: Sequence[Run], findings: Sequence[Findings]
 ) -> ProvenOccurrence:
     """Judge one by all of its runs: the last check counts, and the last that knew its scope."""
-    check, scope = None, ItemScope()
+    check, scope = None, Scope()
     for one in findings:
         check = one.verdicts[-1] if one.verdicts else check
         scope = one.scope if one.scope.is_known else scope

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duly.domain.runs import AttemptRecord, RunRecord
 
 
-class Cause(StrEnum):
+class ExplanationCause(StrEnum):
     """Why a run is where it is: one code for each explanation."""
 
     NOT_DUE = "not-due"
@@ -78,7 +78,7 @@ class MemberPresence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RecordedOrder:
     """What somebody ordered, when and why."""
 
     at: int
@@ -117,13 +117,13 @@ class RunFacts:
     """A delayed run that has not fired."""
     is_served: bool = True
     """Whether a living worker knows the task."""
-    paused: Order | None = None
+    paused: RecordedOrder | None = None
     """Of its queue, now."""
-    was_paused: Sequence[tuple[Order, int]] = ()
+    was_paused: Sequence[tuple[RecordedOrder, int]] = ()
     """Of its queue, in the past: who paused it, and when it was resumed."""
     queued: int = 1
     """How many runs wait in its queue, itself among them."""
-    ended_by: Order | None = None
+    ended_by: RecordedOrder | None = None
     """Who cancelled or discarded it, or asked for it."""
     taken: LimitUsage | None = None
     """Of the limit that it waits for."""
@@ -135,7 +135,7 @@ class RunFacts:
 class Explanation:
     """One sentence, what it rests on, and what to do, if anything."""
 
-    cause: Cause
+    cause: ExplanationCause
     sentence: str
     evidence: tuple[tuple[str, str], ...] = ()
     remedy: str | None = None
@@ -179,7 +179,7 @@ def has_living(lives: Sequence[MemberPresence]) -> bool:
     return any(one.is_alive for one in lives)
 
 
-def order_text(order: Order) -> str:
+def order_text(order: RecordedOrder) -> str:
     """Say who ordered something, and why."""
     return f"{order.who} ({order.why})" if order.why else order.who
 
@@ -297,9 +297,9 @@ _REASONS: dict[str, str] = {
 
 SUCCEEDED = "It succeeded."
 _BY_SOMEBODY = {
-    RunState.CANCELLED: Cause.CANCELLED,
-    RunState.DISCARDED: Cause.DISCARDED,
-    RunState.SKIPPED: Cause.RECONCILED,
+    RunState.CANCELLED: ExplanationCause.CANCELLED,
+    RunState.DISCARDED: ExplanationCause.DISCARDED,
+    RunState.SKIPPED: ExplanationCause.RECONCILED,
 }
 LATE_US = 60 * 1_000_000
 """The grace of most schedules: what took longer between two steps is worth an explanation."""
@@ -321,7 +321,7 @@ def failed(facts: RunFacts) -> Explanation:
         return _settled(facts)
     words = reason_words(facts.run.state_reason or "")
     return Explanation(
-        cause=Cause.FAILED,
+        cause=ExplanationCause.FAILED,
         sentence=f"It failed{words and f': {words}'}.",
         evidence=(*tried_lines(facts), *error_line(facts.run.error)),
     )
@@ -341,7 +341,7 @@ def succeeded(facts: RunFacts) -> Explanation:
         sentence = (
             f"{SUCCEEDED} It was on time: queued {span_text(fired_after(run))} after it fell due."
         )
-        return Explanation(cause=Cause.ON_TIME, sentence=sentence, evidence=evidence)
+        return Explanation(cause=ExplanationCause.ON_TIME, sentence=sentence, evidence=evidence)
     found = told(facts, longest_us)
     return Explanation(
         cause=found.cause,
@@ -356,7 +356,7 @@ def _settled(facts: RunFacts) -> Explanation:
     words = reason_words(facts.run.state_reason or "")
     by = "" if facts.ended_by is None else f"; by {order_text(facts.ended_by)}"
     return Explanation(
-        cause=Cause.RECONCILED,
+        cause=ExplanationCause.RECONCILED,
         sentence=f"It counts as {facts.run.state}: {words}{by}.",
         evidence=(*tried_lines(facts), *way_lines(facts.run)),
     )
@@ -366,7 +366,9 @@ def over(facts: RunFacts) -> Explanation:
     """Explain a run that ended in any other way."""
     reason = f": {facts.run.state_reason}" if facts.run.state_reason else ""
     sentence = f"It is {facts.run.state}{reason}."
-    return Explanation(cause=Cause.OVER, sentence=sentence, evidence=way_lines(facts.run))
+    return Explanation(
+        cause=ExplanationCause.OVER, sentence=sentence, evidence=way_lines(facts.run)
+    )
 
 
 def _way(facts: RunFacts) -> list[tuple[int, Callable[[RunFacts, int], Explanation]]]:
@@ -389,20 +391,20 @@ def _fired_late(facts: RunFacts, late_us: int) -> Explanation:
     late = span_text(late_us)
     if run.origin is Origin.CATCH_UP:
         sentence = f"It was missed when it fell due and made up for {late} later, in catch-up."
-        return Explanation(cause=Cause.CAUGHT_UP, sentence=sentence)
+        return Explanation(cause=ExplanationCause.CAUGHT_UP, sentence=sentence)
     if run.schedule_id is None and run.created_at > run.not_before:
         sentence = f"It was ordered {late} after the moment that it was ordered for."
-        return Explanation(cause=Cause.ORDERED_LATE, sentence=sentence)
+        return Explanation(cause=ExplanationCause.ORDERED_LATE, sentence=sentence)
     told = f"It was queued {late} after it fell due"
     if was_there(facts.dispatchers, run.not_before):
         sentence = f"{told}, although a dispatcher was alive."
-        return Explanation(cause=Cause.DISPATCHER_BEHIND, sentence=sentence)
+        return Explanation(cause=ExplanationCause.DISPATCHER_BEHIND, sentence=sentence)
     gap = gap_at(facts.dispatchers, run.not_before, queued_at(run))
     if gap is None:
         sentence = f"{told}; who kept time then is not known any more."
-        return Explanation(cause=Cause.UNKNOWN, sentence=sentence)
+        return Explanation(cause=ExplanationCause.UNKNOWN, sentence=sentence)
     sentence = f"{told}: no dispatcher was alive {gap}."
-    return Explanation(cause=Cause.NO_DISPATCHER, sentence=sentence)
+    return Explanation(cause=ExplanationCause.NO_DISPATCHER, sentence=sentence)
 
 
 def _waited_in_queue(facts: RunFacts, waited_us: int) -> Explanation:
@@ -411,7 +413,7 @@ def _waited_in_queue(facts: RunFacts, waited_us: int) -> Explanation:
     for order, resumed_at in facts.was_paused:
         if order.at < claimed_at and resumed_at > since:
             return Explanation(
-                cause=Cause.QUEUE_PAUSED,
+                cause=ExplanationCause.QUEUE_PAUSED,
                 sentence=f"It waited {waited} in its queue, which was paused by {order_text(order)}"
                 f" until {moment_text(resumed_at)}.",
             )
@@ -420,14 +422,14 @@ def _waited_in_queue(facts: RunFacts, waited_us: int) -> Explanation:
         gap = gap_at(facts.workers, since, claimed_at)
     if gap is not None:
         sentence = f"It waited {waited} in its queue: no worker was alive {gap}."
-        return Explanation(cause=Cause.NO_WORKER, sentence=sentence)
+        return Explanation(cause=ExplanationCause.NO_WORKER, sentence=sentence)
     sentence = f"It waited {waited} in its queue until a worker had a slot for it."
-    return Explanation(cause=Cause.WAITED_IN_QUEUE, sentence=sentence)
+    return Explanation(cause=ExplanationCause.WAITED_IN_QUEUE, sentence=sentence)
 
 
 def _tried_often(facts: RunFacts, spent_us: int) -> Explanation:
     return Explanation(
-        cause=Cause.TRIED_OFTEN,
+        cause=ExplanationCause.TRIED_OFTEN,
         sentence=f"It took {len(facts.attempts)} claims and {span_text(spent_us)} until the one"
         " that finished it.",
         evidence=tried_lines(facts),
@@ -436,7 +438,7 @@ def _tried_often(facts: RunFacts, spent_us: int) -> Explanation:
 
 def _took_long(_facts: RunFacts, spent_us: int) -> Explanation:
     sentence = f"It was not late; its last attempt took {span_text(spent_us)}."
-    return Explanation(cause=Cause.TOOK_LONG, sentence=sentence)
+    return Explanation(cause=ExplanationCause.TOOK_LONG, sentence=sentence)
 
 
 def was_there(lives: Sequence[MemberPresence], at: int) -> bool:
@@ -461,7 +463,7 @@ def blocked(facts: RunFacts) -> Explanation:
         return found
     sentence = "It waits until an earlier run is over: they may not overlap."
     return Explanation(
-        cause=Cause.OVERLAP,
+        cause=ExplanationCause.OVERLAP,
         sentence=sentence,
         evidence=tried_lines(facts),
         remedy="see what its schedule's policy is: duly schedule show",
@@ -490,7 +492,7 @@ def _capped(facts: RunFacts, which: str) -> Explanation:
         held = f": {taken.held:,} of {taken.most:,} places are taken"
     line = () if taken is None else (("in line", f"{taken.waiting:,} wait, itself among them"),)
     return Explanation(
-        cause=Cause.CAP,
+        cause=ExplanationCause.CAP,
         sentence=f"It waits for a place under the limit of {which}{held}.",
         evidence=(*line, *tried_lines(facts)),
         remedy=f"wait, or raise it: duly limit set {_command_word(which)} --running …",
@@ -501,7 +503,7 @@ def _rated(facts: RunFacts, which: str) -> Explanation:
     rate = facts.taken.rate if facts.taken is not None else None
     limit = which if rate is None else f"{which}, {rate}"
     return Explanation(
-        cause=Cause.RATE,
+        cause=ExplanationCause.RATE,
         sentence=f"Its turn under the rate limit of {limit} is {_next(facts)}.",
         evidence=tried_lines(facts),
         remedy=f"wait, or raise it: duly limit set {_command_word(which)} --rate …",
@@ -514,7 +516,7 @@ def _broken(facts: RunFacts, which: str) -> Explanation:
     if breaker is not None and breaker.until is not None:
         state += f" until {moment_text(breaker.until)}"
     return Explanation(
-        cause=Cause.BREAKER,
+        cause=ExplanationCause.BREAKER,
         sentence=f"It waits for {which}{state}; it is tried again {_next(facts)}.",
         evidence=tried_lines(facts),
         remedy=f"wait, or if {which} is up: duly breaker reset {quote(which)}",
@@ -543,7 +545,7 @@ def unfired(facts: RunFacts, due_at: int, what: str) -> Explanation:
     if due_at > facts.now:
         wait = span_text(due_at - facts.now)
         return Explanation(
-            cause=Cause.NOT_DUE,
+            cause=ExplanationCause.NOT_DUE,
             sentence=f"{what} is not due before {moment_text(due_at)}, in {wait}.",
             evidence=(due,),
         )
@@ -551,20 +553,20 @@ def unfired(facts: RunFacts, due_at: int, what: str) -> Explanation:
     living = [one for one in facts.dispatchers if one.is_alive]
     if not living:
         return Explanation(
-            cause=Cause.NO_DISPATCHER,
+            cause=ExplanationCause.NO_DISPATCHER,
             sentence=f"{what} was due {late} ago, and no dispatcher is alive to fire it.",
             evidence=(due, *last_seen_line("dispatcher", facts.dispatchers)),
             remedy="start duly dispatcher",
         )
     if all(one.is_holding for one in living):
         return Explanation(
-            cause=Cause.DISPATCHER_HOLDING,
+            cause=ExplanationCause.DISPATCHER_HOLDING,
             sentence=f"{what} was due {late} ago, and every dispatcher is holding.",
             evidence=(due, *alive_lines("dispatcher", living)),
             remedy="see duly status for why they hold",
         )
     return Explanation(
-        cause=Cause.DISPATCHER_BEHIND,
+        cause=ExplanationCause.DISPATCHER_BEHIND,
         sentence=f"{what} was due {late} ago, and the dispatchers have not come to it yet.",
         evidence=(due, *alive_lines("dispatcher", living)),
         remedy="see duly status; a dispatcher that is behind says why",
@@ -581,7 +583,7 @@ def queued(facts: RunFacts) -> Explanation:
     living = [one for one in facts.workers if one.is_alive]
     if not living:
         return Explanation(
-            cause=Cause.NO_WORKER,
+            cause=ExplanationCause.NO_WORKER,
             sentence=f"{queued}, and no worker is alive to run it.",
             evidence=(*evidence, *last_seen_line("worker", facts.workers)),
             remedy="start duly worker",
@@ -589,14 +591,14 @@ def queued(facts: RunFacts) -> Explanation:
     serving = [one for one in living if not one.queues or run.call.queue in one.queues]
     if not serving:
         return Explanation(
-            cause=Cause.NO_WORKER_FOR_QUEUE,
+            cause=ExplanationCause.NO_WORKER_FOR_QUEUE,
             sentence=f"{queued}, and no living worker serves the queue {run.call.queue}.",
             evidence=(*evidence, *serving_lines(living)),
             remedy=f"start duly worker --queue {quote(run.call.queue)}",
         )
     if not facts.is_served:
         return Explanation(
-            cause=Cause.NO_WORKER_FOR_TASK,
+            cause=ExplanationCause.NO_WORKER_FOR_TASK,
             sentence=f"{queued}, and no living worker has the code of the task {run.call.task}.",
             evidence=(*evidence, *serving_lines(living)),
             remedy="start duly worker with the application that has it: duly worker --app …",
@@ -613,25 +615,25 @@ def _waiting_for_a_slot(
     if free <= 0:
         count = "The only slot is" if slots == 1 else f"All {slots:,} slots are"
         return Explanation(
-            cause=Cause.SLOTS_BUSY,
+            cause=ExplanationCause.SLOTS_BUSY,
             sentence=f"{queued}. {count} busy.",
             evidence=(*evidence, waiting, *serving_lines(serving)),
             remedy="start another duly worker, or give one more --slots",
         )
     return Explanation(
-        cause=Cause.BEHIND_OTHERS,
+        cause=ExplanationCause.BEHIND_OTHERS,
         sentence=f"{queued}, and is about to be claimed: {free:,} of {slots:,} slots are free.",
         evidence=(*evidence, waiting, *serving_lines(serving)),
     )
 
 
 def _queue_paused(
-    facts: RunFacts, paused: Order, evidence: Sequence[tuple[str, str]]
+    facts: RunFacts, paused: RecordedOrder, evidence: Sequence[tuple[str, str]]
 ) -> Explanation:
     why = f": {paused.why}" if paused.why else ""
     queue = facts.run.call.queue
     return Explanation(
-        cause=Cause.QUEUE_PAUSED,
+        cause=ExplanationCause.QUEUE_PAUSED,
         sentence=f"Its queue {queue} is paused by {paused.who} since"
         f" {moment_text(paused.at)}{why}.",
         evidence=(*evidence, ("paused", f"{span_text(facts.now - paused.at)} ago")),
@@ -647,7 +649,7 @@ def running(facts: RunFacts) -> Explanation:
     silent_us = 0 if claim is None else facts.now - (claim.heartbeat_at or claim.claimed_at)
     if silent_us > SILENT_US:
         return Explanation(
-            cause=Cause.WORKER_SILENT,
+            cause=ExplanationCause.WORKER_SILENT,
             sentence=f"Its worker has been silent for {span_text(silent_us)}; when its lease has"
             " run out, a dispatcher takes the run from it.",
             evidence=evidence,
@@ -657,14 +659,14 @@ def running(facts: RunFacts) -> Explanation:
         by = "" if facts.ended_by is None else f" by {order_text(facts.ended_by)}"
         asked = span_text(facts.now - run.cancel_asked_at)
         return Explanation(
-            cause=Cause.CANCEL_ASKED,
+            cause=ExplanationCause.CANCEL_ASKED,
             sentence=f"It was asked to stop {asked} ago{by}, and its code has not ended yet.",
             evidence=evidence,
         )
     if claim is not None and claim.state is AttemptState.STALLED:
         since = facts.now - (claim.progress_at or claim.started_at or claim.claimed_at)
         return Explanation(
-            cause=Cause.STALLED,
+            cause=ExplanationCause.STALLED,
             sentence=f"Its worker is alive, but it has not advanced for {span_text(since)}.",
             evidence=evidence,
             remedy="look at duly run logs, or stop it: duly run cancel",
@@ -672,9 +674,9 @@ def running(facts: RunFacts) -> Explanation:
     if run.started_at is None:
         held = facts.now - (run.claimed_at or facts.now)
         sentence = f"A worker has claimed it {span_text(held)} ago, and has not told of its start."
-        return Explanation(cause=Cause.CLAIMED, sentence=sentence, evidence=evidence)
+        return Explanation(cause=ExplanationCause.CLAIMED, sentence=sentence, evidence=evidence)
     sentence = f"It has been running for {span_text(facts.now - run.started_at)}."
-    return Explanation(cause=Cause.RUNNING, sentence=sentence, evidence=evidence)
+    return Explanation(cause=ExplanationCause.RUNNING, sentence=sentence, evidence=evidence)
 
 
 def retrying(facts: RunFacts) -> Explanation:
@@ -692,10 +694,10 @@ def retrying(facts: RunFacts) -> Explanation:
     evidence = (*tried_lines(facts), *error_line(run.error))
     if last is not None and last.reason == Reason.SNOOZED:
         sentence = f"The task asked to be run later: it waits {wait}."
-        return Explanation(cause=Cause.SNOOZED, sentence=sentence, evidence=evidence)
+        return Explanation(cause=ExplanationCause.SNOOZED, sentence=sentence, evidence=evidence)
     after = f" after attempt {last.number}" if last is not None and last.number else ""
     return Explanation(
-        cause=Cause.BACKING_OFF,
+        cause=ExplanationCause.BACKING_OFF,
         sentence=f"It is backing off{after} {wait}{why and f': {why}'}.",
         evidence=evidence,
         remedy=f"try at once: duly run retry {_command_name(run)}",
@@ -708,7 +710,7 @@ def dead(facts: RunFacts) -> Explanation:
     since = "" if not facts.attempts else ended_text(facts.attempts[-1])
     words = reason_words(run.state_reason or "")
     return Explanation(
-        cause=Cause.DEAD,
+        cause=ExplanationCause.DEAD,
         sentence=f"It is dead{since}: {words or 'nobody recorded why'}.",
         evidence=(*tried_lines(facts), *error_line(run.error)),
         remedy=f"duly run retry {name}, after duly run edit if its arguments are wrong;"
@@ -726,7 +728,7 @@ def ambiguous(facts: RunFacts) -> Explanation:
     words = reason_words(run.state_reason or "")
     late = () if last is None or last.late is None else (("its worker said", _late_text(last)),)
     return Explanation(
-        cause=Cause.AMBIGUOUS,
+        cause=ExplanationCause.AMBIGUOUS,
         sentence=f"Nobody knows what it did{since}: its attempt ended{after}, and"
         f" {words or 'nobody recorded how'}. It is not tried again by itself.",
         evidence=(*tried_lines(facts), *late, *error_line(run.error)),

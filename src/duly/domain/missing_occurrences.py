@@ -47,7 +47,7 @@ class ExpectedOccurrenceKind(StrEnum):
     MISSING = "missing"
 
 
-class Cause(StrEnum):
+class MissingCause(StrEnum):
     """Why an occurrence is missing, as far as records tell."""
 
     NO_DISPATCHER = "no-dispatcher"
@@ -93,7 +93,7 @@ class ExpectedOccurrence:
     run_id: RunId | None = None
     reason: str | None = None
     """Why it was skipped, or is held."""
-    cause: Cause | None = None
+    cause: MissingCause | None = None
     was_kept: bool | None = None
     """Of a missing one: whether a dispatcher that is alive now was there when it fell due."""
 
@@ -151,16 +151,16 @@ def judge_slot(
 
 def cause_of(
     slot: ExpectedOccurrence, verdict: OccurrenceStatus, keepers: Sequence[DispatcherPresence]
-) -> Cause:
+) -> MissingCause:
     """Say why an occurrence is missing: nobody keeps time, or nothing is recorded of it."""
     if verdict.kind is not OccurrenceStatusKind.PENDING:
-        return Cause.UNRECORDED
+        return MissingCause.UNRECORDED
     if not keepers:
-        return Cause.NO_DISPATCHER
+        return MissingCause.NO_DISPATCHER
     if all(one.is_holding for one in keepers):
-        return Cause.DISPATCHER_HOLDING
+        return MissingCause.DISPATCHER_HOLDING
     assert slot.kind is ExpectedOccurrenceKind.MISSING, "only what is missing has a cause"
-    return Cause.DISPATCHER_BEHIND
+    return MissingCause.DISPATCHER_BEHIND
 
 
 def was_kept(slot: ExpectedOccurrence, keepers: Iterable[DispatcherPresence]) -> bool:

@@ -126,7 +126,7 @@ class OccurrenceEvidence(NamedTuple):
     """Of its run and of those that repeat it, the first one first."""
     finding: Finding | None
     """What the last check found."""
-    scope: ItemScope
+    scope: Scope
 
 
 _UNFINISHED = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
@@ -201,7 +201,7 @@ class ItemReport:
 NOTHING = ItemReport()
 
 
-class ItemScope(NamedTuple):
+class Scope(NamedTuple):
     """What is known of a run's scope."""
 
     expected: int | None = None

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import ScheduleStatus
 from duly.domain.missing_occurrences import (
-    Cause,
     DispatcherPresence,
     ExpectedOccurrenceKind,
+    MissingCause,
     cause_of,
     expect,
     judge_slot,
@@ -296,12 +296,15 @@ def _judge(
 
 
 def _told(
-    reading: Store, record: ScheduleRecord, one: Expected, found: tuple[ExpectedOccurrence, Cause]
+    reading: Store,
+    record: ScheduleRecord,
+    one: Expected,
+    found: tuple[ExpectedOccurrence, MissingCause],
 ) -> ExpectedOccurrence:
     """Return a missing occurrence with its cause, unless it was run under other time-zone rules."""
     slot, cause = found
     around = neighbourhood(one)
-    if around is not None and cause is Cause.UNRECORDED:
+    if around is not None and cause is MissingCause.UNRECORDED:
         page = reading.search_runs(
             RunFilter(
                 tenant=record.tenant,

@@ -236,7 +236,7 @@ class TimeRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class RunChain:
     """All of it."""
 
     links: tuple[Link, ...]
@@ -246,7 +246,7 @@ class Chain:
 
 def make_chain(
     run: Run, attempts: Sequence[Attempt], checks: Sequence[Check], now: datetime
-) -> Chain:
+) -> RunChain:
     """Return the facts in their order; none stands in for another."""
     last = attempts[-1] if attempts else None
     is_parted = last is not None and last.is_apart_from(run)
@@ -270,7 +270,7 @@ def make_chain(
     stretches = _stretches(dict(facts), run, last if is_parted else None, now)
     longest = next((one for one in stretches if one.is_longest), None)
     sentence = "" if longest is None else f"The longest part is {longest.words}."
-    return Chain(_links(facts), stretches, sentence)
+    return RunChain(_links(facts), stretches, sentence)
 
 
 _REPEATED = frozenset({"heartbeat", "progress"})

@@ -157,7 +157,7 @@ Tone = Literal["good", "bad", "doubt", "busy", "wait", "warn", "quiet"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StateMark:
     """How a state looks."""
 
     word: str
@@ -166,105 +166,105 @@ class Mark:
     tone: Tone
 
 
-MARKS: dict[str, Mark] = {
+MARKS: dict[str, StateMark] = {
     # runs
-    "blocked": Mark("blocked", "lock", "wait"),
-    "queued": Mark("queued", "dots", "wait"),
-    "running": Mark("running", "play", "busy"),
-    "retrying": Mark("retrying", "loop", "warn"),
-    "ambiguous": Mark("in doubt", "doubt", "doubt"),
-    "dead": Mark("dead", "stop", "bad"),
-    "succeeded": Mark("succeeded", "check", "good"),
-    "failed": Mark("failed", "cross", "bad"),
-    "cancelled": Mark("cancelled", "slash", "quiet"),
-    "skipped": Mark("skipped", "skip", "quiet"),
-    "coalesced": Mark("coalesced", "merge", "quiet"),
-    "replaced": Mark("replaced", "swap", "quiet"),
-    "expired": Mark("expired", "hourglass", "quiet"),
-    "discarded": Mark("discarded", "bin", "quiet"),
-    "handed-over": Mark("handed over", "out", "quiet"),
+    "blocked": StateMark("blocked", "lock", "wait"),
+    "queued": StateMark("queued", "dots", "wait"),
+    "running": StateMark("running", "play", "busy"),
+    "retrying": StateMark("retrying", "loop", "warn"),
+    "ambiguous": StateMark("in doubt", "doubt", "doubt"),
+    "dead": StateMark("dead", "stop", "bad"),
+    "succeeded": StateMark("succeeded", "check", "good"),
+    "failed": StateMark("failed", "cross", "bad"),
+    "cancelled": StateMark("cancelled", "slash", "quiet"),
+    "skipped": StateMark("skipped", "skip", "quiet"),
+    "coalesced": StateMark("coalesced", "merge", "quiet"),
+    "replaced": StateMark("replaced", "swap", "quiet"),
+    "expired": StateMark("expired", "hourglass", "quiet"),
+    "discarded": StateMark("discarded", "bin", "quiet"),
+    "handed-over": StateMark("handed over", "out", "quiet"),
     # attempts
-    "claimed": Mark("claimed", "dots", "wait"),
-    "heartbeat-stale": Mark("heartbeat stale", "pulse", "warn"),
-    "fresh": Mark("fresh", "check", "good"),
-    "stalled": Mark("stalled", "hourglass", "warn"),
-    "timed-out": Mark("timed out", "clock", "bad"),
-    "lost": Mark("worker lost", "unheard", "doubt"),
-    "given-back": Mark("given back", "swap", "quiet"),
+    "claimed": StateMark("claimed", "dots", "wait"),
+    "heartbeat-stale": StateMark("heartbeat stale", "pulse", "warn"),
+    "fresh": StateMark("fresh", "check", "good"),
+    "stalled": StateMark("stalled", "hourglass", "warn"),
+    "timed-out": StateMark("timed out", "clock", "bad"),
+    "lost": StateMark("worker lost", "unheard", "doubt"),
+    "given-back": StateMark("given back", "swap", "quiet"),
     # schedules
-    "active": Mark("active", "play", "good"),
-    "paused": Mark("paused", "pause", "warn"),
-    "ended": Mark("ended", "square", "quiet"),
-    "deleted": Mark("deleted", "bin", "quiet"),
+    "active": StateMark("active", "play", "good"),
+    "paused": StateMark("paused", "pause", "warn"),
+    "ended": StateMark("ended", "square", "quiet"),
+    "deleted": StateMark("deleted", "bin", "quiet"),
     # verdicts
-    "verified": Mark("verified", "seal", "good"),
-    "refuted": Mark("refuted", "cross", "bad"),
-    "unknown": Mark("unknown", "doubt", "doubt"),
+    "verified": StateMark("verified", "seal", "good"),
+    "refuted": StateMark("refuted", "cross", "bad"),
+    "unknown": StateMark("unknown", "doubt", "doubt"),
     # how sure one can be of an occurrence
-    "proven": Mark("proven", "seal", "good"),
-    "not-proven": Mark("not proven", "doubt", "warn"),
-    "unverified": Mark("unverified", "circle", "warn"),
-    "unfinished": Mark("unfinished", "hourglass", "wait"),
-    "not-run": Mark("not run", "gap", "bad"),
+    "proven": StateMark("proven", "seal", "good"),
+    "not-proven": StateMark("not proven", "doubt", "warn"),
+    "unverified": StateMark("unverified", "circle", "warn"),
+    "unfinished": StateMark("unfinished", "hourglass", "wait"),
+    "not-run": StateMark("not run", "gap", "bad"),
     # what is expected, and is not there
-    "expected": Mark("expected", "circle", "wait"),
-    "missing": Mark("missing", "gap", "bad"),
-    "due": Mark("due", "clock", "wait"),
-    "materialised": Mark("materialised", "square", "wait"),
-    "dispatched": Mark("dispatched", "out", "wait"),
-    "owed": Mark("owed", "hourglass", "warn"),
-    "late": Mark("late", "clock", "warn"),
+    "expected": StateMark("expected", "circle", "wait"),
+    "missing": StateMark("missing", "gap", "bad"),
+    "due": StateMark("due", "clock", "wait"),
+    "materialised": StateMark("materialised", "square", "wait"),
+    "dispatched": StateMark("dispatched", "out", "wait"),
+    "owed": StateMark("owed", "hourglass", "warn"),
+    "late": StateMark("late", "clock", "warn"),
     # effects
-    "intended": Mark("intended", "dots", "wait"),
-    "done": Mark("done", "check", "good"),
+    "intended": StateMark("intended", "dots", "wait"),
+    "done": StateMark("done", "check", "good"),
     # members
-    "firing": Mark("firing", "play", "good"),
-    "holding": Mark("holding", "pause", "bad"),
-    "draining": Mark("draining", "out", "warn"),
-    "quarantined": Mark("quarantined", "lock", "warn"),
+    "firing": StateMark("firing", "play", "good"),
+    "holding": StateMark("holding", "pause", "bad"),
+    "draining": StateMark("draining", "out", "warn"),
+    "quarantined": StateMark("quarantined", "lock", "warn"),
     # destinations
-    "breaker-closed": Mark("closed", "check", "good"),
-    "breaker-open": Mark("open", "slash", "bad"),
-    "breaker-half-open": Mark("half-open", "hourglass", "warn"),
+    "breaker-closed": StateMark("closed", "check", "good"),
+    "breaker-open": StateMark("open", "slash", "bad"),
+    "breaker-half-open": StateMark("half-open", "hourglass", "warn"),
     # backfills
-    "backfill-active": Mark("active", "play", "busy"),
-    "backfill-paused": Mark("paused", "pause", "warn"),
-    "backfill-done": Mark("done", "check", "good"),
-    "backfill-cancelled": Mark("cancelled", "slash", "quiet"),
+    "backfill-active": StateMark("active", "play", "busy"),
+    "backfill-paused": StateMark("paused", "pause", "warn"),
+    "backfill-done": StateMark("done", "check", "good"),
+    "backfill-cancelled": StateMark("cancelled", "slash", "quiet"),
     # occurrences
-    "slot-missing": Mark("missing", "gap", "bad"),
-    "slot-failed": Mark("failed", "cross", "bad"),
-    "slot-succeeded": Mark("succeeded", "check", "good"),
-    "slot-ambiguous": Mark("in doubt", "doubt", "doubt"),
-    "slot-in-flight": Mark("in flight", "play", "busy"),
-    "slot-unknown": Mark("unknown", "doubt", "doubt"),
-    "slot-owed": Mark("owed", "hourglass", "warn"),
-    "slot-held": Mark("held by a pause", "pause", "quiet"),
+    "slot-missing": StateMark("missing", "gap", "bad"),
+    "slot-failed": StateMark("failed", "cross", "bad"),
+    "slot-succeeded": StateMark("succeeded", "check", "good"),
+    "slot-ambiguous": StateMark("in doubt", "doubt", "doubt"),
+    "slot-in-flight": StateMark("in flight", "play", "busy"),
+    "slot-unknown": StateMark("unknown", "doubt", "doubt"),
+    "slot-owed": StateMark("owed", "hourglass", "warn"),
+    "slot-held": StateMark("held by a pause", "pause", "quiet"),
     # alerts, how urgent they are, and their way to people
-    "alerted": Mark("has an alert", "bell", "warn"),
-    "alert-pending": Mark("pending", "hourglass", "wait"),
-    "alert-open": Mark("open", "bell", "warn"),
-    "alert-resolved": Mark("resolved", "check", "good"),
-    "alert-silenced": Mark("silenced", "mute", "quiet"),
-    "alert-acknowledged": Mark("acknowledged", "hand", "busy"),
-    "severity-page": Mark("page", "stop", "bad"),
-    "severity-warn": Mark("warn", "alert", "warn"),
-    "delivery-pending": Mark("on its way", "hourglass", "wait"),
-    "delivery-done": Mark("delivered", "check", "good"),
-    "delivery-given-up": Mark("given up", "cross", "bad"),
-    "rule-on": Mark("on", "play", "good"),
-    "rule-off": Mark("off", "mute", "quiet"),
+    "alerted": StateMark("has an alert", "bell", "warn"),
+    "alert-pending": StateMark("pending", "hourglass", "wait"),
+    "alert-open": StateMark("open", "bell", "warn"),
+    "alert-resolved": StateMark("resolved", "check", "good"),
+    "alert-silenced": StateMark("silenced", "mute", "quiet"),
+    "alert-acknowledged": StateMark("acknowledged", "hand", "busy"),
+    "severity-page": StateMark("page", "stop", "bad"),
+    "severity-warn": StateMark("warn", "alert", "warn"),
+    "delivery-pending": StateMark("on its way", "hourglass", "wait"),
+    "delivery-done": StateMark("delivered", "check", "good"),
+    "delivery-given-up": StateMark("given up", "cross", "bad"),
+    "rule-on": StateMark("on", "play", "good"),
+    "rule-off": StateMark("off", "mute", "quiet"),
     # lights
-    "well": Mark("well", "check", "good"),
-    "unwell": Mark("needs a look", "alert", "bad"),
-    "partial": Mark("partial", "gap", "warn"),
-    "present": Mark("present", "seal", "good"),
-    "absent": Mark("absent", "cross", "bad"),
+    "well": StateMark("well", "check", "good"),
+    "unwell": StateMark("needs a look", "alert", "bad"),
+    "partial": StateMark("partial", "gap", "warn"),
+    "present": StateMark("present", "seal", "good"),
+    "absent": StateMark("absent", "cross", "bad"),
     # what is looked for on the overview
-    "stuck": Mark("stuck", "hourglass", "warn"),
-    "overlapping": Mark("overlapping", "layers", "warn"),
-    "stale": Mark("stale", "hourglass", "warn"),
-    "backlog": Mark("backlog", "history", "busy"),
+    "stuck": StateMark("stuck", "hourglass", "warn"),
+    "overlapping": StateMark("overlapping", "layers", "warn"),
+    "stale": StateMark("stale", "hourglass", "warn"),
+    "backlog": StateMark("backlog", "history", "busy"),
 }
 RUN_STATES = (
     "blocked", "queued", "running", "retrying", "ambiguous", "dead", "succeeded", "failed",
@@ -302,9 +302,9 @@ def origin_mark(origin: str) -> OriginMark:
     return ORIGINS.get(origin) or OriginMark(origin, "circle")
 
 
-def mark(state: str) -> Mark:
+def mark(state: str) -> StateMark:
     """Return how a state looks; one that nobody has drawn yet is shown by its word."""
-    return MARKS.get(state) or Mark(state, "circle", "quiet")
+    return MARKS.get(state) or StateMark(state, "circle", "quiet")
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,7 @@ FOLLOWED_US = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class UpdateMark:
     """The state of a tenant's things, in a few letters, and when that was looked at."""
 
     text: str
@@ -247,7 +247,7 @@ class UpdateStream:
 
     def __init__(self, front: Middleware) -> None:
         self._front = front
-        self._marks: dict[tuple[str, bool], Mark] = {}
+        self._marks: dict[tuple[str, bool], UpdateMark] = {}
 
     async def answer(self, app: App, principal: Principal, request: Request) -> Response:
         """Tell of changes for as long as somebody has the page open and may see it."""
@@ -291,7 +291,7 @@ class UpdateStream:
             # From where events ended a moment ago, there are few to look at.
             is_near = kept is not None and now - kept.looked_at < FOLLOWED_US
             through = app.events.after(kept.through if kept and is_near else None).through
-            kept = self._marks[place] = Mark(_mark_of(app, through), now, through)
+            kept = self._marks[place] = UpdateMark(_mark_of(app, through), now, through)
         return kept.text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from duly.domain.missing_occurrences import Cause, ExpectedOccurrenceKind
+from duly.domain.missing_occurrences import ExpectedOccurrenceKind, MissingCause
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_store_and_clock
 from tests.store.removing import REMOVALS, lived, slots
@@ -28,4 +28,4 @@ def test_what_is_removed_behind_its_back_is_missing(open_store, new_database, wh
 
     assert [] == [one for one in before if one.kind is ExpectedOccurrenceKind.MISSING]
     assert [before[place].scheduled_for for place in places] == [one.scheduled_for for one in found]
-    assert {Cause.UNRECORDED} == {one.cause for one in found}
+    assert {MissingCause.UNRECORDED} == {one.cause for one in found}

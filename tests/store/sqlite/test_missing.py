@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from duly import cron
-from duly.domain.missing_occurrences import Cause, ExpectedOccurrenceKind
+from duly.domain.missing_occurrences import ExpectedOccurrenceKind, MissingCause
 from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
 from duly_conformance import steps
@@ -36,7 +36,7 @@ def test_what_is_removed_behind_its_back_is_missing(tmp_path, what):
         assert [before[place].scheduled_for for place in places] == [
             one.scheduled_for for one in found
         ]
-        assert {Cause.UNRECORDED} == {one.cause for one in found}
+        assert {MissingCause.UNRECORDED} == {one.cause for one in found}
     finally:
         store.close()
 
@@ -54,7 +54,7 @@ def test_a_timer_that_was_taken_away_shows_when_its_time_has_passed(tmp_path):
 
         missing = [one for one in slots(store) if one.kind is ExpectedOccurrenceKind.MISSING]
         assert 3 == len(missing)
-        assert {Cause.UNRECORDED} == {one.cause for one in missing}
+        assert {MissingCause.UNRECORDED} == {one.cause for one in missing}
     finally:
         store.close()
 

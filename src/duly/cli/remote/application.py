@@ -41,7 +41,7 @@ from duly.client.tasks import BoundCall, Tasks, named_call
 from duly.client.vitals import Proof
 from duly.config import Settings
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.domain.verification import ItemScope
+from duly.domain.verification import Scope
 from duly.errors import Conflict, Forbidden, NotFound, UsageError
 from duly.interface.selections import ScheduleSelection, Selection
 from duly.remote.connecting import Remote
@@ -84,7 +84,7 @@ VIEWS: Mapping[str, Mapping[str, type]] = {
         "get": InboxItem,
         "effects": Effect,
         "checks": Check,
-        "scope": ItemScope,
+        "scope": Scope,
         "line": Run,
         "verify": Run,
         "retry": Run,

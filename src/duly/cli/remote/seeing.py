@@ -29,7 +29,7 @@ from duly.client.vitals import Proof, ProvenOccurrence
 from duly.domain.effects import Advice, Choice
 from duly.domain.policies import Misfire, read_misfire
 from duly.domain.runs import Progress
-from duly.domain.verification import ItemScope
+from duly.domain.verification import Scope
 from duly.domain.vitals import RunTimes
 from duly.timetable.instants import duration_microseconds, iso_utc
 from duly.timetable.serialization import timetable_from_json
@@ -41,8 +41,8 @@ Json = dict[str, Any]
 _NAMES: dict[str, Any] = {
     "Endings": Endings,
     "Finding": Finding,
-    "Lending": object,
-    "Live": object,
+    "LentConnections": object,
+    "RunContext": object,
     "Mapping": Mapping,
     "Misfire": Misfire,
     "Place": tuple,
@@ -142,8 +142,8 @@ def _advice(told: Json) -> Advice:
     return Advice(Choice(told["safest"]), told["why"], risks)
 
 
-def _scope(told: Json) -> ItemScope:
-    return ItemScope(told["expected"], told["done"], told["repeated"], tuple(told["missing"]))
+def _scope(told: Json) -> Scope:
+    return Scope(told["expected"], told["done"], told["repeated"], tuple(told["missing"]))
 
 
 def _proven(told: Json) -> ProvenOccurrence:
@@ -171,7 +171,7 @@ _BY_TYPE: dict[Any, Callable[[Any], Any]] = {
     NewToken: lambda told: NewToken(token=_read_view(Token, told), text=told["text"]),
     ProvenOccurrence: _proven,
     RunTimes: _run_times,
-    ItemScope: _scope,
+    Scope: _scope,
     Timetable: timetable_from_json,
     UUID: UUID,
     date: date.fromisoformat,

@@ -86,7 +86,7 @@ Start = Callable[[Callable[[], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class DeliveryPause:
     """A channel that has failed, as it was set then."""
 
     config: ChannelConfig | None
@@ -115,7 +115,7 @@ class AlertDeliverer:
         self._start = start or _in_turn
         self._lock = threading.Lock()
         self._busy: set[str] = set()
-        self._pauses: dict[str, Pause] = {}
+        self._pauses: dict[str, DeliveryPause] = {}
         self._settled = 0
         self._opened: dict[str, tuple[ChannelConfig, Channel]] = {}
         self._named = frozenset[str]()
@@ -267,7 +267,7 @@ class AlertDeliverer:
             failures = 1 if known is None else known.failures + 1
             doubled = min(FIRST_WAIT_US << min(failures - 1, 20), PAUSE_MAX_US)
             until = self._clock.monotonic_us() + max(doubled, least_us)
-            self._pauses[name] = Pause(config, failures, until)
+            self._pauses[name] = DeliveryPause(config, failures, until)
 
     def _is_paused(self, name: str) -> bool:
         with self._lock:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from duly.domain.alert_rules import AlertKind
 from duly.domain.alerts import AlertKey, Condition, DetectorResult
 from duly.domain.enums import Overlap, ScheduleStatus
-from duly.domain.missing_occurrences import Cause
+from duly.domain.missing_occurrences import MissingCause
 from duly.domain.quotas import OWNER_GONE
 from duly.domain.runs import RECEIVER_GONE, TASK_GONE
 from duly.domain.schedules import jitter_offset_us, tenant_option
@@ -277,7 +277,7 @@ class MissingObserver:
 def _missing_conditions(page: MissingPage) -> list[Condition]:
     gone: dict[ScheduleId, tuple[ScheduleRecord, list[int]]] = {}
     for one in page.found:
-        if one.slot.cause is Cause.UNRECORDED:
+        if one.slot.cause is MissingCause.UNRECORDED:
             of_one = gone.setdefault(one.record.id, (one.record, []))
             of_one[1].append(one.slot.scheduled_for)
     return [_missing(record, instants) for record, instants in gone.values()]

@@ -31,7 +31,7 @@ DECLARED = Actor("duly", "worker", "its code says so")
 _TENANT = scope_of(LimitKind.TENANT, "")
 
 
-class Admission:
+class WorkerAdmission:
     """Knows who has to be asked for, and asks."""
 
     def __init__(self, parts: WorkerContext, holdings: ActiveAttempts) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.engine.executors.executor import Executor, Runnable, WriteTransaction
     from duly.engine.worker.active_attempts import ActiveAttempts
-    from duly.engine.worker.admission import Admission
+    from duly.engine.worker.admission import WorkerAdmission
     from duly.engine.worker.attempt import TimeLimits
     from duly.engine.worker.context import WorkerContext
     from duly.engine.worker.reporter import Ask
@@ -128,7 +128,7 @@ class Claimer:
         holdings: ActiveAttempts,
         limits: TimeLimits,
         missing: MissingTasks,
-        admission: Admission,
+        admission: WorkerAdmission,
     ) -> None:
         self._parts = parts
         self._holdings = holdings

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     BeginClaim = Callable[[ClaimRuns], Callable[[], Claimed]]
 
 
-class Reply(Protocol):
+class StoreReply(Protocol):
     """The answer to an order, which may not be there yet."""
 
     def is_there(self) -> bool:
@@ -38,7 +38,7 @@ class StoreSender(Protocol):
     is_direct: bool
     """Whether orders are carried out at once, so that one call is better than two."""
 
-    def send(self, order: Order) -> Reply:
+    def send(self, order: Order) -> StoreReply:
         """Have an order carried out; return what gives its answer, or raises what it raised."""
         ...
 
@@ -52,7 +52,7 @@ class DirectCourier:
 
     is_direct = True
 
-    def send(self, order: Order) -> Reply:
+    def send(self, order: Order) -> StoreReply:
         """Carry it out."""
         reply = _Reply()
         try:
@@ -74,7 +74,7 @@ class ThreadCourier:
         self._orders: SimpleQueue[tuple[Order, _Reply] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def send(self, order: Order) -> Reply:
+    def send(self, order: Order) -> StoreReply:
         """Have it carried out meanwhile."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="duly-courier", daemon=True)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from duly.engine.worker.active_attempts import ActiveAttempts, UnsentEnd
     from duly.engine.worker.attempt import RunningAttempt, TimeLimits
     from duly.engine.worker.context import WorkerContext
-    from duly.engine.worker.exchange import Order, Reply
+    from duly.engine.worker.exchange import Order, StoreReply
     from duly.engine.worker.membership import WorkerMembership
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.execution import Claimed, ClaimedRun, ClaimRuns, Finished
@@ -66,7 +66,7 @@ class EndReporter:
         self._parts = parts
         self._holdings = holdings
         self._membership = membership
-        self._reply: Reply
+        self._reply: StoreReply
         """To the batch that is under way."""
 
     def next_at(self) -> int | None:

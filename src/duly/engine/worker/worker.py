@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from duly.engine.dispatcher.context import Node
 from duly.engine.store_clock import StoreTime
 from duly.engine.worker.active_attempts import ActiveAttempts
-from duly.engine.worker.admission import Admission
+from duly.engine.worker.admission import WorkerAdmission
 from duly.engine.worker.attempt import StopCause, TimeLimits
 from duly.engine.worker.claimer import CallBudget, ClaimCallbacks, Claimer
 from duly.engine.worker.context import WorkerContext
@@ -100,7 +100,7 @@ class Worker:
         self._reporting = ProgressReporter(parts, holdings, limits)
         self._pausing = pausing = Pausing(parts, holdings, membership)
         self._missing = missing = MissingTasks(parts, holdings, membership, pausing)
-        self._admission = Admission(parts, holdings)
+        self._admission = WorkerAdmission(parts, holdings)
         self._claiming = Claimer(parts, holdings, limits, missing, self._admission)
         self._draining = Draining(parts, holdings, limits)
         self._outage = StoreBackoff(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.verification import MISSING_SHOWN_MAX, ItemScope
+from duly.domain.verification import MISSING_SHOWN_MAX, Scope
 from duly.store.memory.effects import ledger_of
 from duly.store.memory.tables import ScopeItem
 
@@ -37,15 +37,15 @@ def write_scope(journal: Journal, hold: ClaimRef, report: ItemReport | None) -> 
             journal.put(tables.scope_items, (root, name), done)
 
 
-def get_scope(journal: Journal, run_id: RunId) -> ItemScope:
+def get_scope(journal: Journal, run_id: RunId) -> Scope:
     """Return what is known of a run's scope."""
     tables = journal.tables
     if run_id not in tables.runs:
-        return ItemScope()
+        return Scope()
     root = ledger_of(journal, run_id)
     items = {name: item for (known, name), item in tables.scope_items.items() if known == root}
     missing = sorted(name for name, item in items.items() if item.is_expected and not item.times)
-    return ItemScope(
+    return Scope(
         tables.scopes.get(root),
         sum(item.times > 0 for item in items.values()),
         sum(item.times > 1 for item in items.values()),

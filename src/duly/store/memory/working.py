@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.domain.quotas import DepartedOwner, Quota, QuotaKey
     from duly.domain.runs import AttemptRecord, LineRecord, ProgressRecord, RunRecord, TaskPolicy
-    from duly.domain.verification import ItemScope
+    from duly.domain.verification import Scope
     from duly.store.memory.tables import Journal, Tables
     from duly.store.ports import execution as port
     from duly.store.ports.backfill import (
@@ -194,7 +194,7 @@ class Working(ABC):
         """Record what was found about a run."""
         return self._write(lambda journal: doubts.add_verdict(journal, command))
 
-    def get_scope(self, run_id: RunId) -> ItemScope:
+    def get_scope(self, run_id: RunId) -> Scope:
         """Return what is known of a run's scope."""
         return self._read(lambda journal: scopes.get_scope(journal, run_id))
 

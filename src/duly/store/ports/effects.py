@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from duly.domain.enums import Finding
     from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
-    from duly.domain.verification import ItemScope
+    from duly.domain.verification import Scope
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.execution import ClaimRef, FinishAttempt
 
@@ -266,7 +266,7 @@ class EffectsStore(Protocol):
         """
         ...
 
-    def get_scope(self, run_id: RunId) -> ItemScope:
+    def get_scope(self, run_id: RunId) -> Scope:
         """Return what is known of a run's scope, shared as its ledger is."""
         ...
 

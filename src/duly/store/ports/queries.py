@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from duly.domain.verification import ItemScope
+from duly.domain.verification import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -454,7 +454,7 @@ class Findings(NamedTuple):
 
     verdicts: tuple[VerdictRecord, ...] = ()
     """Of its checks, oldest first."""
-    scope: ItemScope = ItemScope()
+    scope: Scope = Scope()
 
 
 class SurveyStore(Protocol):

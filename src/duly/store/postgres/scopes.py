@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from duly.domain.ids import RunId
-from duly.domain.verification import MISSING_SHOWN_MAX, ItemScope
+from duly.domain.verification import MISSING_SHOWN_MAX, Scope
 from duly.store.postgres.arrays import Texts, Uuids
 from duly.store.postgres.effects import LEDGER, ledger_of, ledgers_of
 from duly.store.postgres.session import one, uid
@@ -81,24 +81,24 @@ def _write(work: Work, root: RunId, hold: ClaimRef, report: ItemReport) -> None:
         session.run(DO_ITEMS, values)
 
 
-def get_scope(session: Session, run_id: RunId) -> ItemScope:
+def get_scope(session: Session, run_id: RunId) -> Scope:
     """Return what is known of a run's scope."""
     root = ledger_of(session, run_id)
     if root is None:
-        return ItemScope()
+        return Scope()
     expected, done, repeated = one(session, READ_SCOPE, (uid(root),))
     missing = session.rows(LIST_MISSING, (uid(root), MISSING_SHOWN_MAX))
-    return ItemScope(expected, done, repeated, tuple(item for (item,) in missing))
+    return Scope(expected, done, repeated, tuple(item for (item,) in missing))
 
 
-def get_scopes(session: Session, run_ids: Sequence[RunId]) -> dict[RunId, ItemScope]:
+def get_scopes(session: Session, run_ids: Sequence[RunId]) -> dict[RunId, Scope]:
     """Return what is known of the scopes of those runs that there are."""
     ids = Uuids(run_ids)
     missing: dict[bytes, list[str]] = {}
     for of, item in session.rows(LIST_MANY_MISSING, (ids, MISSING_SHOWN_MAX)):
         missing.setdefault(of, []).append(item)
     return {
-        RunId(of): ItemScope(expected, done, repeated, tuple(missing.get(of, ())))
+        RunId(of): Scope(expected, done, repeated, tuple(missing.get(of, ())))
         for of, expected, done, repeated in session.rows(READ_SCOPES, (ids,))
     }
 

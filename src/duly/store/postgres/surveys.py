@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.effects import seen_by
 from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
-from duly.domain.verification import ItemScope
+from duly.domain.verification import Scope
 from duly.domain.vitals import DefinitionRecord
 from duly.store import records
 from duly.store.ports.queries import EFFECTS_MAX, Evidence, Findings
@@ -153,8 +153,7 @@ class PostgresSurveys:
             verdicts = _verdicts(look.session, run_ids)
             known = scopes.get_scopes(look.session, run_ids)
         return {
-            one: Findings(tuple(verdicts.get(one, ())), known.get(one, ItemScope()))
-            for one in run_ids
+            one: Findings(tuple(verdicts.get(one, ())), known.get(one, Scope())) for one in run_ids
         }
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.domain.quotas import DepartedOwner, Quota, QuotaKey
     from duly.domain.runs import RunRecord, TaskPolicy
-    from duly.domain.verification import ItemScope
+    from duly.domain.verification import Scope
     from duly.store.ports.backfill import (
         BackfillOccurrenceRecord,
         BackfillRecord,
@@ -264,7 +264,7 @@ class PostgresWorking:
         with self._connections.statement() as session:
             return doubts.list_verdicts(session, run_id)
 
-    def get_scope(self, run_id: RunId) -> ItemScope:
+    def get_scope(self, run_id: RunId) -> Scope:
         """Return what is known of a run's scope."""
         with self._connections.read() as look:
             return scopes.get_scope(look.session, run_id)

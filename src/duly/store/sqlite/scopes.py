@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from duly.domain.verification import MISSING_SHOWN_MAX, ItemScope
+from duly.domain.verification import MISSING_SHOWN_MAX, Scope
 from duly.store.sqlite.effects import find_ledger
 from duly.store.sqlite.rows import one
 
@@ -51,16 +51,16 @@ def write_scope(work: Work, hold: ClaimRef, report: ItemReport) -> None:
     connection.executemany(DO_ITEM, [(root, item, *hold, work.now) for item in report.done])
 
 
-def get_scope(look: Look, run_id: RunId) -> ItemScope:
+def get_scope(look: Look, run_id: RunId) -> Scope:
     """Return what is known of a run's scope."""
     connection, root = look.connection, find_ledger(look.connection, run_id)
     if root is None:
-        return ItemScope()
+        return Scope()
     expected = connection.execute(READ_EXPECTED, (root,)).fetchone()
     done, repeated = one(connection, COUNT_ITEMS, (root,))
     missing = connection.execute(LIST_MISSING, (root, MISSING_SHOWN_MAX))
     names = tuple(item for (item,) in missing)
-    return ItemScope(None if expected is None else expected[0], done, repeated, names)
+    return Scope(None if expected is None else expected[0], done, repeated, names)
 
 
 def list_done(look: Look, run_id: RunId, items: Sequence[str]) -> frozenset[str]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from duly.domain.limits import Limit, LimitRecord, Limits
     from duly.domain.quotas import DepartedOwner, Quota, QuotaKey
     from duly.domain.runs import RunRecord, TaskPolicy
-    from duly.domain.verification import ItemScope
+    from duly.domain.verification import Scope
     from duly.store.ports import execution as port
     from duly.store.ports.backfill import (
         BackfillOccurrenceRecord,
@@ -207,7 +207,7 @@ class Working(ABC):
         with self._read() as look:
             return doubts.list_verdicts(look, run_id)
 
-    def get_scope(self, run_id: RunId) -> ItemScope:
+    def get_scope(self, run_id: RunId) -> Scope:
         """Return what is known of a run's scope."""
         with self._read() as look:
             return scopes.get_scope(look, run_id)

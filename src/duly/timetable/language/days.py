@@ -12,7 +12,7 @@ from duly.timetable.phrases import MONTHS, members, ordinal
 
 if TYPE_CHECKING:
     from duly.timetable.language.sentence import Days, Sentence
-    from duly.timetable.language.tokens import Token, TokenCursor
+    from duly.timetable.language.tokens import TokenCursor, WordToken
 
 
 _ALL_MONTHS = (1 << 13) - 2
@@ -164,7 +164,7 @@ class DayList:
         return is_day or token.word in ("last", *_BUSINESS, *_WORKDAYS)
 
     @staticmethod
-    def continues_ordinal(token: Token) -> bool:
+    def continues_ordinal(token: WordToken) -> bool:
         """Say whether a token may follow "second" where that is an ordinal and not a unit."""
         if token.kind in ("weekdays", "month", "ordinal"):
             return True
@@ -172,7 +172,7 @@ class DayList:
         return token.word in (*_COUNTED, *_BUSINESS, *_WORKDAYS, *units, "last", "to")
 
     @staticmethod
-    def is_business(token: Token) -> bool:
+    def is_business(token: WordToken) -> bool:
         """Say whether a token starts "business day"."""
         return token.word in (*_BUSINESS, *_WORKDAYS)
 
@@ -313,7 +313,7 @@ class DayList:
         elif self.is_business(after):
             self._count_business()
 
-    def _comes_to_last(self, token: Token) -> bool:
+    def _comes_to_last(self, token: WordToken) -> bool:
         """Say whether it is "second to last"; "2nd to last" may be a stretch."""
         is_place = token.text.isalpha() and token.word not in ("first", "last")
         return is_place and (self._reader.peek().word, self._reader.peek(1).word) == ("to", "last")
@@ -330,7 +330,7 @@ class DayList:
             reader.refuse("days that run backwards", "write the lower day first")
         self._days.numbers.update(range(first, last + 1))
 
-    def _count_weekdays(self, token: Token) -> None:
+    def _count_weekdays(self, token: WordToken) -> None:
         reader = self._reader
         waiting, self._waiting = self._waiting, []
         for number in waiting:

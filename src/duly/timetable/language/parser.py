@@ -18,7 +18,7 @@ from duly.timetable.language import tokens
 from duly.timetable.language.days import DayList
 from duly.timetable.language.sentence import Days, Sentence
 from duly.timetable.language.times import ClockList
-from duly.timetable.language.tokens import NotUnderstoodError, Token, TokenCursor
+from duly.timetable.language.tokens import NotUnderstoodError, TokenCursor, WordToken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ _RATE_EXAMPLES = {
 }
 
 
-def read_sentence(tokens: list[Token]) -> Sentence:
+def read_sentence(tokens: list[WordToken]) -> Sentence:
     """Read tokens as clauses until none are left."""
     return Grammar(tokens).read()
 
@@ -48,7 +48,7 @@ def read_sentence(tokens: list[Token]) -> Sentence:
 class Grammar(TokenCursor):
     """One reading of one sentence."""
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[WordToken]) -> None:
         """Start before the first token."""
         super().__init__(tokens)
         self.said = Sentence()

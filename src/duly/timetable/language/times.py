@@ -13,7 +13,7 @@ from duly.timetable.phrases import clock_of, join, members, runs
 
 if TYPE_CHECKING:
     from duly.timetable.language.sentence import Sentence
-    from duly.timetable.language.tokens import DayPart, Token, TokenCursor
+    from duly.timetable.language.tokens import DayPart, TokenCursor, WordToken
 
 
 TIMES_MAX = 24
@@ -193,7 +193,7 @@ class ClockList:
             self._reader.refuse_token("write 'from 8:00 to 17:00'")
         self._window(start)
 
-    def _window(self, start: Token) -> None:
+    def _window(self, start: WordToken) -> None:
         """Read the end of a stretch of the day, and another stretch if "and from" leads to it."""
         reader, said = self._reader, self._said
         end = reader.take_time("the end of a stretch of the day")

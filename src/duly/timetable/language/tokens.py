@@ -189,7 +189,7 @@ class NotUnderstoodError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class WordToken:
     """One word, number, time or date.
 
     `value` is a number, an ordinal's number, a time's second of the day, a minute of the hour, the
@@ -208,7 +208,7 @@ class Token:
         return self.text.lower()
 
 
-END = Token("end", "")
+END = WordToken("end", "")
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -228,7 +228,7 @@ _TOKEN = re.compile(
 _CLOCK = re.compile(r"(\d+)(?:[:.](\d+))?(?:[:.](\d+))?\s?([ap])?", re.ASCII)
 
 
-def tokenise(text: str) -> list[Token]:
+def tokenise(text: str) -> list[WordToken]:
     """Cut a text into tokens; refuse characters that no sentence has."""
     ends = text.rstrip().rstrip(".!")
     tokens = []
@@ -243,7 +243,7 @@ def tokenise(text: str) -> list[Token]:
     return tokens
 
 
-def _token(kind: str, text: str) -> Token:  # noqa: PLR0911 - one for each kind
+def _token(kind: str, text: str) -> WordToken:  # noqa: PLR0911 - one for each kind
     match kind:
         case "date":
             return _date(text)
@@ -252,9 +252,9 @@ def _token(kind: str, text: str) -> Token:  # noqa: PLR0911 - one for each kind
         case "time":
             return _clock(text)
         case "ordinal":
-            return Token("ordinal", text, int(text[:-2]))
+            return WordToken("ordinal", text, int(text[:-2]))
         case "number":
-            return Token("number", text, int(text))
+            return WordToken("number", text, int(text))
         case "minute":
             return _minute(text)
         case "fraction":
@@ -263,17 +263,17 @@ def _token(kind: str, text: str) -> Token:  # noqa: PLR0911 - one for each kind
         case "zone":
             return _zone(text)
         case "mark":
-            return Token("mark", text)
+            return WordToken("mark", text)
         case _:
             return _word(text)
 
 
-def _word(text: str) -> Token:
+def _word(text: str) -> WordToken:
     word = text.lower()
     for kind, table in _TABLES:
         if word in table:
-            return Token(kind, text, table[word])
-    return Token("unit" if word in UNITS else "word", text)
+            return WordToken(kind, text, table[word])
+    return WordToken("unit" if word in UNITS else "word", text)
 
 
 _TABLES: tuple[tuple[TokenKind, dict[str, int]], ...] = (
@@ -286,34 +286,34 @@ _TABLES: tuple[tuple[TokenKind, dict[str, int]], ...] = (
 )
 
 
-def _zone(text: str) -> Token:
+def _zone(text: str) -> WordToken:
     """Tell "mon/wed/fri" from the name of a zone."""
     words = text.lower().split("/")
     if not all(word in WEEKDAY_NAMES for word in words):
-        return Token("zone", text)
+        return WordToken("zone", text)
     weekdays = 0
     for word in words:
         weekdays |= WEEKDAY_NAMES[word]
-    return Token("weekdays", text, weekdays)
+    return WordToken("weekdays", text, weekdays)
 
 
-def _minute(text: str) -> Token:
+def _minute(text: str) -> WordToken:
     """Read ":15", a minute of every hour."""
     minute = int(text[1:])
     if minute > 59:
         raise NotUnderstoodError(f"names a minute that no hour has, {text}", "give :00 to :59")
-    return Token("minute", text, minute)
+    return WordToken("minute", text, minute)
 
 
-def _date(text: str) -> Token:
+def _date(text: str) -> WordToken:
     try:
-        return Token("date", text, date.fromisoformat(text).toordinal())
+        return WordToken("date", text, date.fromisoformat(text).toordinal())
     except ValueError:
         problem = f"names a date that does not exist, {text}"
         raise NotUnderstoodError(problem, "write a date such as 2026-04-03") from None
 
 
-def _slashed(text: str) -> Token:
+def _slashed(text: str) -> WordToken:
     """Read a date with slashes, if only one of the two orders of day and month makes sense."""
     first, second, year = (int(part) for part in text.split("/"))
     if first <= 12 and second <= 12 and first != second:
@@ -323,7 +323,7 @@ def _slashed(text: str) -> Token:
     return _date(f"{year:04}-{month:02}-{day:02}")
 
 
-def _clock(text: str) -> Token:
+def _clock(text: str) -> WordToken:
     """Read "9:30", "21:15:30", "9pm" or "9.30 a.m." as a second of the day."""
     found = _CLOCK.match(text.lower())
     assert found, "the token's own pattern is narrower"
@@ -335,7 +335,7 @@ def _clock(text: str) -> Token:
         raise NotUnderstoodError(f"names a time that no day has, {text}", remedy)
     if half:
         hour = hour % 12 + (12 if half == "p" else 0)
-    return Token("time", text, hour * HOUR + minute * MINUTE + second)
+    return WordToken("time", text, hour * HOUR + minute * MINUTE + second)
 
 
 _BETWEEN = (",", "and", "&")
@@ -344,7 +344,7 @@ _BETWEEN = (",", "and", "&")
 class TokenCursor:
     """Where a reading has got to."""
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[WordToken]) -> None:
         """Start before the first token."""
         self._tokens = tokens
         self.position = 0
@@ -354,12 +354,12 @@ class TokenCursor:
         """Whether all tokens are read."""
         return self.position >= len(self._tokens)
 
-    def peek(self, ahead: int = 0) -> Token:
+    def peek(self, ahead: int = 0) -> WordToken:
         """Return a coming token, or the end."""
         place = self.position + ahead
         return self._tokens[place] if place < len(self._tokens) else END
 
-    def take(self) -> Token:
+    def take(self) -> WordToken:
         """Return the coming token and go past it."""
         token = self.peek()
         self.position += 1
@@ -376,7 +376,7 @@ class TokenCursor:
         self.position += 1
         return True
 
-    def continues_list(self, fits: Callable[[Token], bool]) -> bool:
+    def continues_list(self, fits: Callable[[WordToken], bool]) -> bool:
         """Go past a comma or "and" if something that fits comes after it; say whether it did."""
         ahead = 0
         while ahead < 2 and self.peek(ahead).word in _BETWEEN:
@@ -386,7 +386,7 @@ class TokenCursor:
         self.position += ahead
         return True
 
-    def take_time(self, what: str) -> Token:
+    def take_time(self, what: str) -> WordToken:
         """Take a time of day; a bare number is an hour of the 24-hour clock."""
         token = self.peek()
         if token.kind == "time":
@@ -398,7 +398,7 @@ class TokenCursor:
             raise NotUnderstoodError(f"has {token.text!r} as {what}", unless_mended=remedy)
         self.skip()
         self.skip_word("o'clock")
-        return Token("time", token.text, token.value * HOUR, is_exact=token.value > 12)
+        return WordToken("time", token.text, token.value * HOUR, is_exact=token.value > 12)
 
     def take_number(self, what: str) -> int:
         """Take a number."""

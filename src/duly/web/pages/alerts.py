@@ -60,7 +60,7 @@ class ResetForm(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RuleDifference:
     """A field that is not the same for two who change a rule at once."""
 
     label: str
@@ -99,7 +99,7 @@ class RuleModel:
     """Those there are, and those that the rule names."""
     severities: tuple[str, ...] = SEVERITIES
     is_stale: bool = False
-    stale: tuple[Difference, ...] = ()
+    stale: tuple[RuleDifference, ...] = ()
     """What somebody else has changed since, beside what is wanted here."""
 
 
@@ -203,12 +203,12 @@ def _stale(asked: PageRequest, form: RuleForm) -> Rendered:
     rule = find_rule(asked)
     current = rule_form(rule)
     seen, theirs, mine = _read_seen(form.seen), _compared(current), _compared(form)
-    found: list[Difference] = []
+    found: list[RuleDifference] = []
     for name, label in COMPARED.items():
         before = seen.get(name, theirs[name])
         if theirs[name] != mine[name]:
             by = "they" if before == mine[name] else "you" if before == theirs[name] else "both"
-            found.append(Difference(label, before, theirs[name], mine[name], by))
+            found.append(RuleDifference(label, before, theirs[name], mine[name], by))
         if before == mine[name]:
             # What they changed and I did not is theirs; what both did is mine, and shown.
             setattr(form, name, getattr(current, name))
@@ -296,7 +296,7 @@ class AlertsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NotifiedPlace:
     """A thing of the console that an alert is about."""
 
     path: str
@@ -361,21 +361,21 @@ def channels_page(asked: PageRequest, tried: ChannelTest | None = None) -> Rende
     return Rendered(template="alert_channels.html", model=model, title="Channels of alerts")
 
 
-def place_of(alert: Alert) -> Place | None:
+def place_of(alert: Alert) -> NotifiedPlace | None:
     """Return where the console shows what an alert is about; None where it does not."""
     sort, _, name = alert.subject.partition(" ")
     query: dict[str, str | None] = {"tenant": alert.tenant}
     match sort:
         case "run":
-            return Place(f"/runs/{name}", query)
+            return NotifiedPlace(f"/runs/{name}", query)
         case "schedule":
-            return Place("/schedules", {**query, "search": name})
+            return NotifiedPlace("/schedules", {**query, "search": name})
         case "task":
-            return Place("/runs", {**query, "task": name})
+            return NotifiedPlace("/runs", {**query, "task": name})
         case "queue":
-            return Place("/runs", {"queue": name, "state": "queued"})
+            return NotifiedPlace("/runs", {"queue": name, "state": "queued"})
         case "dispatcher" | "destination":
-            return Place("/fleet", {})
+            return NotifiedPlace("/fleet", {})
         case _:
             return None
 
@@ -414,7 +414,7 @@ class AlertModel:
     """The page."""
 
     alert: Alert
-    place: Place | None
+    place: NotifiedPlace | None
     """What it is about, where the console shows that."""
     commands: tuple[str, ...]
     """What the remedy says to type."""
@@ -469,7 +469,7 @@ ALERT_PAGES = (
 SILENCES, CHANNELS = "/alerts/silences", "/alerts/channels"
 
 
-class Reason(msgspec.Struct, forbid_unknown_fields=True):
+class ReasonForm(msgspec.Struct, forbid_unknown_fields=True):
     """Why something is done."""
 
     reason: str = ""
@@ -498,7 +498,7 @@ class EmptyForm(msgspec.Struct, forbid_unknown_fields=True):
 
 def acknowledge(asked: PageRequest) -> Redirect:
     """Take note of an alert, so that others know."""
-    form: Reason = asked.form
+    form: ReasonForm = asked.form
     alert = asked.app.alerts.acknowledge(asked.path["alert"], reason=form.reason)
     by = "you" if alert.acknowledged_by == asked.visitor.name else alert.acknowledged_by
     text = f"{alert.kind} of {alert.subject} is acknowledged by {by}"
@@ -533,7 +533,7 @@ def silence(asked: PageRequest) -> Redirect:
 
 def unsilence(asked: PageRequest) -> Redirect:
     """End a silence before its time: what is open is told."""
-    form: Reason = asked.form
+    form: ReasonForm = asked.form
     name = asked.path["silence"]
     if not asked.app.alerts.unsilence(name, reason=form.reason or None):
         raise NotFound("silence", name, "it is over, or never was: look at the list")
@@ -561,7 +561,7 @@ ORDER_PAGES = (
         name="acknowledge_alert",
         scope="edit",
         handler=acknowledge,
-        form=Reason,
+        form=ReasonForm,
     ),
     Page(
         method="POST",
@@ -585,7 +585,7 @@ ORDER_PAGES = (
         name="unsilence_alerts",
         scope="edit",
         handler=unsilence,
-        form=Reason,
+        form=ReasonForm,
     ),
     Page(
         method="POST",

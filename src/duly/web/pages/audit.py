@@ -256,7 +256,7 @@ EVIDENCE_LENGTH_MAX = 500
 DAY = timedelta(days=1)
 
 
-class ProofQuery(msgspec.Struct, forbid_unknown_fields=True):
+class ProofPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which day, in the schedule's own time zone; today unless told."""
 
     day: str | None = None
@@ -376,6 +376,6 @@ PROOF_PAGES = (
         name="proof",
         scope="read",
         handler=show_proof,
-        query=ProofQuery,
+        query=ProofPageQuery,
     ),
 )

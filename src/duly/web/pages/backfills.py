@@ -45,7 +45,7 @@ class PlanQuery(msgspec.Struct, forbid_unknown_fields=True):
     mode: str = "fill"
 
 
-class Ordered(msgspec.Struct, forbid_unknown_fields=True):
+class OrderedBackfill(msgspec.Struct, forbid_unknown_fields=True):
     """A plan that somebody has looked at, and how it is to be carried out."""
 
     schedule: str
@@ -112,7 +112,7 @@ def _planned(asked: PageRequest, query: PlanQuery, chosen: tuple[str, ...]) -> P
 
 def create_backfill(asked: PageRequest) -> Redirect:
     """Have exactly what was planned made, if the plan still holds."""
-    ordered: Ordered = asked.form
+    ordered: OrderedBackfill = asked.form
     if ordered.runs > CONFIRMED_ABOVE and ordered.confirm != str(ordered.runs):
         problem = f"is not how many runs it makes: {ordered.runs}"
         raise UsageError("confirm", ordered.confirm, problem, f"type {ordered.runs}")
@@ -147,7 +147,7 @@ PLAN_PAGES = (
         name="create_backfill",
         scope="edit",
         handler=create_backfill,
-        form=Ordered,
+        form=OrderedBackfill,
     ),
 )
 
@@ -188,7 +188,7 @@ class BackfillModel:
     command: str
 
 
-class BackfillOrder(msgspec.Struct, forbid_unknown_fields=True):
+class BackfillForm(msgspec.Struct, forbid_unknown_fields=True):
     """What a form about a backfill says."""
 
     reason: str | None = None
@@ -239,7 +239,7 @@ def _quantile(values: list[timedelta], part: float) -> timedelta | None:
 
 def pause_backfill(asked: PageRequest) -> Redirect:
     """Make no more runs until it is resumed."""
-    form: BackfillOrder = asked.form
+    form: BackfillForm = asked.form
     done = asked.app.backfills.pause(asked.path["backfill"], reason=form.reason)
     undo = Undo(label="Resume", path=f"/backfills/{done.id}/resume", fields=UNDONE)
     return _said(done, "is paused; what was made goes on", undo)
@@ -247,7 +247,7 @@ def pause_backfill(asked: PageRequest) -> Redirect:
 
 def resume_backfill(asked: PageRequest) -> Redirect:
     """Go on where it stands."""
-    form: BackfillOrder = asked.form
+    form: BackfillForm = asked.form
     done = asked.app.backfills.resume(asked.path["backfill"], reason=form.reason)
     undo = Undo(label="Pause again", path=f"/backfills/{done.id}/pause", fields=UNDONE)
     return _said(done, "goes on", undo)
@@ -255,7 +255,7 @@ def resume_backfill(asked: PageRequest) -> Redirect:
 
 def throttle_backfill(asked: PageRequest) -> Redirect:
     """Let it go faster or slower from now on."""
-    form: BackfillOrder = asked.form
+    form: BackfillForm = asked.form
     before = asked.app.backfills.get(asked.path["backfill"])
     done = asked.app.backfills.throttle(
         before.id, per_minute=form.per_minute, concurrency=form.concurrency, reason=form.reason
@@ -272,7 +272,7 @@ def throttle_backfill(asked: PageRequest) -> Redirect:
 
 def cancel_backfill(asked: PageRequest) -> Redirect:
     """Make no more runs, for good."""
-    form: BackfillOrder = asked.form
+    form: BackfillForm = asked.form
     done = asked.app.backfills.cancel(asked.path["backfill"], reason=form.reason)
     return _said(done, "is cancelled; what was made goes on", None)
 
@@ -289,7 +289,7 @@ def _order(verb: str, handler: Handler) -> Page:
         name=f"{verb}_backfill",
         scope="edit",
         handler=handler,
-        form=BackfillOrder,
+        form=BackfillForm,
     )
 
 

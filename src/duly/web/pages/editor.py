@@ -36,8 +36,8 @@ from duly.web.pages.editor_form import (
 from duly.web.pages.editor_preview import (
     SHOWN,
     Checked,
+    FormProblem,
     Previewed,
-    Problem,
     check_form,
     form_timetable,
     make_preview,
@@ -95,7 +95,7 @@ def _active(app: App, owner: str | None = None) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class FieldDifference:
     """One field that two people see differently, or that an edit changes."""
 
     label: str
@@ -169,12 +169,12 @@ def edit(app: App, before: Schedule, form: ScheduleForm, checked: Checked) -> Sc
     )
 
 
-def changed_fields(before: ScheduleForm, form: ScheduleForm) -> tuple[Difference, ...]:
+def changed_fields(before: ScheduleForm, form: ScheduleForm) -> tuple[FieldDifference, ...]:
     """Return what an edit would change."""
     return _differences(compared(before), compared(before), compared(form))
 
 
-def stale_differences(form: ScheduleForm, now: ScheduleForm) -> tuple[Difference, ...]:
+def stale_differences(form: ScheduleForm, now: ScheduleForm) -> tuple[FieldDifference, ...]:
     """Return what somebody else has changed since, beside what is wanted here."""
     mine, theirs = compared(form), compared(now)
     return _differences(_seen(form.seen, theirs), theirs, mine)
@@ -204,14 +204,14 @@ def _by(seen: object, theirs: object, mine: object) -> str:
 
 def _differences(
     before: dict[str, Any], theirs: dict[str, Any], mine: dict[str, Any]
-) -> tuple[Difference, ...]:
+) -> tuple[FieldDifference, ...]:
     found = []
     for name, label in LABELS.items():
         seen, there, here = before.get(name), theirs[name], mine[name]
         if there == here:
             continue
         found.append(
-            Difference(
+            FieldDifference(
                 label=label,
                 before=shown_value(seen),
                 theirs=shown_value(there),
@@ -335,10 +335,10 @@ class EditorModel:
     tasks: tuple[TaskChoice, ...]
     zone: ZoneRow | None
     preview: Previewed | None
-    problems: tuple[Problem, ...] = ()
-    stale: tuple[Difference, ...] = ()
+    problems: tuple[FormProblem, ...] = ()
+    stale: tuple[FieldDifference, ...] = ()
     is_stale: bool = False
-    changed: tuple[Difference, ...] = ()
+    changed: tuple[FieldDifference, ...] = ()
     effect: str | None = None
     allowances: tuple[QuotaHint, ...] = ()
     note: str | None = None
@@ -352,7 +352,7 @@ class EditorModel:
     presets: tuple[editor_form.Card, ...] = field(default_factory=editor_form.preset_cards)
     fills: dict[str, dict[str, str]] = field(default_factory=editor_form.preset_policies)
 
-    def problem(self, name: str) -> Problem | None:
+    def problem(self, name: str) -> FormProblem | None:
         """Return what is wrong with a field."""
         return next((one for one in self.problems if one.field == name), None)
 
@@ -374,12 +374,12 @@ class PreviewModel:
     """What a script puts beside the form while somebody types."""
 
     preview: Previewed | None
-    problems: tuple[Problem, ...]
+    problems: tuple[FormProblem, ...]
     allowances: tuple[QuotaHint, ...]
     effect: str | None
     zone: ZoneRow | None
     mine: str | None
-    rule_problem: Problem | None
+    rule_problem: FormProblem | None
     """Why there is no preview: what is wrong with a part of the rule that is filled in."""
 
 
@@ -442,7 +442,7 @@ def show_preview(asked: PageRequest) -> Rendered:
     return Rendered(template="editor_preview.html", model=model, title="Preview", is_part=True)
 
 
-def _rule_problem(form: ScheduleForm, checked: Checked) -> Problem | None:
+def _rule_problem(form: ScheduleForm, checked: Checked) -> FormProblem | None:
     # A zone is told about at its own field, once it is left.
     filled = [name for name in RULE_FIELDS if name != "tz" and getattr(form, name)]
     return next((one for one in checked.problems if one.field in filled), None)
@@ -537,13 +537,15 @@ def _first_words(schedule: Schedule, now: datetime) -> str:
     return f"First: {day} {shown.clock.removesuffix(':00')} {shown.zone}"
 
 
-def _refused(form: ScheduleForm, error: Conflict | UsageError) -> Problem:
+def _refused(form: ScheduleForm, error: Conflict | UsageError) -> FormProblem:
     if isinstance(error, OverQuota):
-        return Problem(field="owner", text=f"{error.name} {error.problem}", remedy=error.remedy)
+        return FormProblem(field="owner", text=f"{error.name} {error.problem}", remedy=error.remedy)
     if isinstance(error, Conflict):
         text = f"“{form.name}” {error.problem}"
-        return Problem(field="name", text=text, remedy=error.remedy, fix=f"{form.name}-2")
-    return Problem(field=error.field, text=f"{error.value} {error.problem}", remedy=error.remedy)
+        return FormProblem(field="name", text=text, remedy=error.remedy, fix=f"{form.name}-2")
+    return FormProblem(
+        field=error.field, text=f"{error.value} {error.problem}", remedy=error.remedy
+    )
 
 
 def _switched(form: ScheduleForm, before: Schedule | None) -> ScheduleForm:

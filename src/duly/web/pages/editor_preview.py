@@ -52,7 +52,7 @@ _FIELD_OF = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class FormProblem:
     """What is wrong with one field, and the value that would mend it, where there is one."""
 
     field: str
@@ -74,14 +74,14 @@ class Checked:
     timetable: Timetable | None
     call: BoundCall | None
     policies: dict[str, Any]
-    problems: tuple[Problem, ...] = field(default=())
+    problems: tuple[FormProblem, ...] = field(default=())
 
     @property
     def is_fine(self) -> bool:
         """Whether it could be saved."""
         return not self.problems
 
-    def problem(self, name: str) -> Problem | None:
+    def problem(self, name: str) -> FormProblem | None:
         """Return what is wrong with a field."""
         return next((one for one in self.problems if one.field == name), None)
 
@@ -90,7 +90,7 @@ class _Collector:
     """Tries each part, and keeps what goes wrong."""
 
     def __init__(self, now: datetime) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[FormProblem] = []
         self._now = now
 
     def attempt(self, read: Callable[[], T], field: str | None = None) -> T | None:
@@ -112,7 +112,7 @@ class _Collector:
         fix = None
         if name == "tz" and isinstance(value, str):
             fix = nearest_zone(value, self._now)
-        self.problems.append(Problem(field=name, text=text, remedy=remedy, fix=fix))
+        self.problems.append(FormProblem(field=name, text=text, remedy=remedy, fix=fix))
 
 
 def nearest_zone(typed: str, now: datetime) -> str | None:

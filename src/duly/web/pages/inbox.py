@@ -45,7 +45,7 @@ ACTIONS = {
 """What people call the choices; the words of their buttons."""
 
 
-class InboxQuery(msgspec.Struct, forbid_unknown_fields=True):
+class InboxPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which part of the inbox is looked at."""
 
     kind: str = "doubt"
@@ -97,7 +97,7 @@ class InboxModel:
 
 def show_inbox(asked: PageRequest) -> Rendered:
     """Show what waits for somebody."""
-    query: InboxQuery = asked.query
+    query: InboxPageQuery = asked.query
     kind = query.kind if query.kind in KINDS else KINDS[0]
     if kind == "doubt":
         model = InboxModel(
@@ -177,7 +177,7 @@ PAGES = (
         name="inbox",
         scope="read",
         handler=show_inbox,
-        query=InboxQuery,
+        query=InboxPageQuery,
     ),
 )
 
@@ -385,7 +385,7 @@ BATCH_MEANINGS = {
 }
 
 
-class Chosen(msgspec.Struct, forbid_unknown_fields=True):
+class ChosenItems(msgspec.Struct, forbid_unknown_fields=True):
     """Which runs were ticked, and what shall become of them."""
 
     choice: str
@@ -412,7 +412,7 @@ class BatchModel:
 
 def preview_doubts(asked: PageRequest) -> Rendered:
     """Show exactly which runs in doubt a decision would be about."""
-    chosen: Chosen = asked.form
+    chosen: ChosenItems = asked.form
     if chosen.choice not in ACTIONS:
         remedy = f"choose of {', '.join(ACTIONS)}"
         raise UsageError("choice", chosen.choice, "is none of the choices", remedy)
@@ -443,7 +443,7 @@ def preview_doubts(asked: PageRequest) -> Rendered:
 
 def preview_dead(asked: PageRequest) -> Rendered:
     """Show exactly which dead runs an order would be about."""
-    chosen: Chosen = asked.form
+    chosen: ChosenItems = asked.form
     action = _read_dead(chosen.choice)
     runs = [asked.app.runs.get(one) for one in read_runs(chosen)]
     dead = [one for one in runs if one.state == "dead"]
@@ -462,7 +462,7 @@ def preview_dead(asked: PageRequest) -> Rendered:
 
 def decide_doubts(asked: PageRequest) -> Redirect:
     """Decide about each; one that somebody else has decided meanwhile is told, not overruled."""
-    chosen: Chosen = asked.form
+    chosen: ChosenItems = asked.form
     decided = Decision(choice=chosen.choice, reason=chosen.reason, found=chosen.found)
     runs = read_runs(chosen)
     _require_count(chosen, len(runs))
@@ -473,7 +473,7 @@ def decide_doubts(asked: PageRequest) -> Redirect:
 
 def decide_dead(asked: PageRequest) -> Redirect:
     """Retry or discard exactly these."""
-    chosen: Chosen = asked.form
+    chosen: ChosenItems = asked.form
     action = _read_dead(chosen.choice)
     runs = read_runs(chosen)
     _require_count(chosen, len(runs))
@@ -483,7 +483,7 @@ def decide_dead(asked: PageRequest) -> Redirect:
     return Redirect(to="/inbox?kind=dead", said=said)
 
 
-def read_runs(chosen: Chosen) -> list[str]:
+def read_runs(chosen: ChosenItems) -> list[str]:
     """Read which runs were ticked; each once, and not more than one order takes."""
     runs = list(dict.fromkeys(chosen.runs))
     if not runs:
@@ -508,7 +508,7 @@ def _decide_one(app: App, run: str, decided: Decision) -> bool:
     return True
 
 
-def _require_count(chosen: Chosen, count: int) -> None:
+def _require_count(chosen: ChosenItems, count: int) -> None:
     """Have it said how many they are: who typed it has looked."""
     if count > 1 and chosen.confirm != str(count):
         problem = f"is not how many they are: this is about {count} runs"
@@ -532,7 +532,7 @@ BATCH_PAGES = (
         name="preview_doubts",
         scope="edit",
         handler=preview_doubts,
-        form=Chosen,
+        form=ChosenItems,
     ),
     Page(
         method="POST",
@@ -540,7 +540,7 @@ BATCH_PAGES = (
         name="decide_doubts",
         scope="edit",
         handler=decide_doubts,
-        form=Chosen,
+        form=ChosenItems,
     ),
     Page(
         method="POST",
@@ -548,7 +548,7 @@ BATCH_PAGES = (
         name="preview_dead",
         scope="edit",
         handler=preview_dead,
-        form=Chosen,
+        form=ChosenItems,
     ),
     Page(
         method="POST",
@@ -556,6 +556,6 @@ BATCH_PAGES = (
         name="decide_dead",
         scope="edit",
         handler=decide_dead,
-        form=Chosen,
+        form=ChosenItems,
     ),
 )

@@ -12,7 +12,7 @@ import msgspec
 
 from duly import Conflict, UsageError
 from duly.api.views import CONFIRMED_ABOVE
-from duly.web.charts import Chain, make_chain
+from duly.web.charts import RunChain, make_chain
 from duly.web.formatting import ORIGINS, RUN_STATES, StateLabel, met_terms
 from duly.web.pages.overview import NOTICED, Noticed, find_noticed
 from duly.web.rendering import command_text, place_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly import App, Run
-    from duly.api.views import Attempt, Check, Effect, ItemScope, Line, RunExplanation, Step
+    from duly.api.views import Attempt, Check, Effect, Line, RunExplanation, Scope, Step
     from duly.web.requests import ConsoleUser
 
 
@@ -494,7 +494,7 @@ VERBS: dict[str, BulkAction] = {
 }
 
 
-class Choice(RunFilters, kw_only=True):
+class OrderChoice(RunFilters, kw_only=True):
     """Which runs somebody means: boxes, or all that the filters of the page find."""
 
     verb: str
@@ -517,7 +517,7 @@ class ChosenOrder(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenModel:
+class ChosenRunsPage:
     """The page."""
 
     id: str
@@ -536,7 +536,7 @@ class ChosenModel:
 
 def choose_runs(asked: PageRequest) -> Redirect:
     """Keep which runs were seen; nothing is done to them yet."""
-    form: Choice = asked.form
+    form: OrderChoice = asked.form
     _verb(form.verb)
     if form.all:
         chosen = asked.app.selections.freeze(**form.filters())
@@ -552,7 +552,7 @@ def show_chosen(asked: PageRequest) -> Rendered:
     verb = _verb(asked.query.verb)
     found = asked.app.selections.get(asked.path["selection"])
     rows = run_rows(found.sample, asked.now)
-    model = ChosenModel(
+    model = ChosenRunsPage(
         id=str(found.id),
         verb=asked.query.verb,
         what=verb,
@@ -608,7 +608,7 @@ CHOSEN_PAGES = (
         name="choose_runs",
         scope="edit",
         handler=choose_runs,
-        form=Choice,
+        form=OrderChoice,
     ),
     Page(
         method="GET",
@@ -655,7 +655,7 @@ class HeldLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledForm:
     """Who has decided about a run after its last attempt, and why."""
 
     by: str
@@ -679,14 +679,14 @@ class RunModel:
     result: object
     began_after: timedelta | None
     """How long after its due its first attempt was started, or how long it waits by now."""
-    chain: Chain
-    settled: Settled | None
+    chain: RunChain
+    settled: SettledForm | None
     holding: HeldLimit | None
     attempts: tuple[Attempt, ...]
     line: tuple[RunRow, ...]
     """The run that was first, and those that repeat it, oldest first."""
     effects: tuple[Effect, ...]
-    scope: ItemScope
+    scope: Scope
     missing_more: int
     checks: tuple[Check, ...]
     """Newest first."""
@@ -756,12 +756,12 @@ def _began_after(run: Run, attempts: list[Attempt], waits: timedelta | None) -> 
     return waits if started is None else started - run.due_at
 
 
-def _settled(app: App, run: Run, last: Attempt | None) -> Settled | None:
+def _settled(app: App, run: Run, last: Attempt | None) -> SettledForm | None:
     """Return who settled a run that did not end with its last attempt; most do, and ask nobody."""
     if last is None or not last.is_settled_by_order(run):
         return None
     entries = app.audit.page(subject_id=run.id, action="run.settled", limit=1).items
-    return next((Settled(one.actor, one.at, one.reason) for one in entries), None)
+    return next((SettledForm(one.actor, one.at, one.reason) for one in entries), None)
 
 
 def _has_check(app: App, run: Run) -> bool:

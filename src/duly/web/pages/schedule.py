@@ -58,7 +58,7 @@ class FieldChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ChangeEntry:
     """One order or decision."""
 
     number: int
@@ -72,11 +72,11 @@ class Entry:
     """Whether it changed what the schedule says, so that this can be taken back."""
 
 
-def history_entry(entry: HistoryEntry) -> Entry:
+def history_entry(entry: HistoryEntry) -> ChangeEntry:
     """Show an entry of a schedule's history."""
     before, after = entry.before or {}, entry.after or {}
     is_edit = bool(before) and before.get("definition") != after.get("definition")
-    return Entry(
+    return ChangeEntry(
         number=entry.number,
         at=entry.at,
         actor=entry.actor,
@@ -542,7 +542,7 @@ class ScheduleModel:
     ledger: Ledger
     calendar: Calendar
     policies: tuple[Policy, ...]
-    history: tuple[Entry, ...]
+    history: tuple[ChangeEntry, ...]
     why: tuple[str, ...]
     clock_notes: tuple[str, ...]
     coming: tuple[tuple[datetime, str | None], ...]

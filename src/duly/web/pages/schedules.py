@@ -70,7 +70,7 @@ class BulkForm(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenModel:
+class ChosenSchedulesPage:
     """What is about to be done, to which ones, as of when."""
 
     verb: Literal["pause", "resume"]
@@ -96,7 +96,7 @@ def freeze_chosen(asked: PageRequest) -> Rendered | Redirect:
     if not meant:
         text = f"Nothing was chosen that could be {WORDS[form.verb][1]}"
         return Redirect(to="/schedules", said=Flash(text=text))
-    model = ChosenModel(
+    model = ChosenSchedulesPage(
         verb="pause" if form.verb == "pause" else "resume",
         title=f"{WORDS[form.verb][0]} {len(meant):,} {_noun(len(meant))}",
         count=len(meant),

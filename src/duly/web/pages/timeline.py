@@ -336,7 +336,7 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class TimelineLane:
     """One schedule."""
 
     name: str
@@ -369,7 +369,7 @@ class Timeline:
     """All lanes, on one axis."""
 
     span: SpanName
-    lanes: tuple[Lane, ...]
+    lanes: tuple[TimelineLane, ...]
     more: int
     """How many others there are,"""
     is_cut: bool
@@ -424,7 +424,7 @@ def draw_timeline(app: App, found: Attention, axis: Axis, clocks: TimeFormatter)
 
 def _lane(
     schedule: Schedule, axis: Axis, newest: Sequence[Run], expected: Iterable[Occurrence]
-) -> Lane:
+) -> TimelineLane:
     runs = [
         run
         for run in newest
@@ -433,7 +433,7 @@ def _lane(
     signs = tuple(_signs(expected, axis))
     coming = _coming(schedule, axis)
     counts = Counter(run.state for run in runs) + Counter(one.kind for one in signs)
-    return Lane(
+    return TimelineLane(
         name=schedule.name,
         status=schedule.status,
         zone=zone_of(schedule.timetable),
