@@ -20,34 +20,41 @@ from tests.cli.duly_command import Workplace, duly
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+TIMETABLES = (ROOT / "docs/how-to/choose-a-timetable.md").read_text(encoding="utf-8")
 SESSION = re.compile(r"^\$ duly (.+)\n((?:(?!```|\$ ).*\n)+)", re.MULTILINE)
 COMMAND = re.compile(r"^duly (next|zones search) (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]+))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
-def test_the_readmes_python_examples_hold():
-    found = doctest.testfile(str(ROOT / "README.md"), module_relative=False, encoding="utf-8")
+@pytest.mark.parametrize(
+    ("page", "least"), [("README.md", 3), ("docs/how-to/choose-a-timetable.md", 17)]
+)
+def test_the_python_examples_of_timetables_hold(page: str, least: int):
+    found = doctest.testfile(str(ROOT / page), module_relative=False, encoding="utf-8")
 
-    assert found.attempted > 10
+    assert found.attempted >= least
     assert 0 == found.failed
 
 
 def test_the_readmes_terminal_sessions_are_what_the_command_prints():
     wrong = {}
-    for command, shown in SESSION.findall(README):
+    sessions = SESSION.findall(README)
+    for command, shown in sessions:
         printed = re.sub(r"tzdata \w+", f"tzdata {default_zones().version}", shown)
         answer = duly(*shlex.split(command))
         if not answer.out.startswith(printed):
             wrong[command] = (printed, answer)
 
+    assert sessions
     assert {} == wrong
 
 
-def test_the_readmes_commands_run():
-    commands = [" ".join(one) for one in COMMAND.findall(README)]
+def test_the_commands_about_timetables_run():
+    commands = [" ".join(one) for one in COMMAND.findall(TIMETABLES)]
     answers = {one: duly(*shlex.split(one, comments=True)) for one in commands}
 
+    assert answers
     assert {} == {key: one for key, one in answers.items() if (one.status, one.err) != (0, "")}
 
 

@@ -1,4 +1,4 @@
-"""Takes the moving picture of the README: the demo's walk, from a killed worker to its audit line.
+"""Takes the moving picture of the console's guide: the demo's walk, from a killed worker to its audit line.
 
     python -m tests.web.walk_recording
 
