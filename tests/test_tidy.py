@@ -26,6 +26,82 @@ FORBIDDEN_MODULE_NAMES = frozenset(
     ("util", "utils", "helper", "helpers", "common", "core", "base", "manager", "managers", "misc")
 )
 LEFT = re.compile(r"\b(TODO|FIXME|XXX)\b")
+CITED = re.compile(r"\b(?:INV|FAULT)-\d+|\((?:[A-Z]\d{1,2})(?:, [A-Z]\d{1,2})*\)")
+"""Codes of requirements and invariants. Invariants are defined in RELIABILITY.md, and tests cite them."""
+CODE_LINES_MIN = 60
+ALLOWED = Path(__file__).with_name("tidy_allowed.txt")
+STORE_TWINS = re.compile(r"store/(?:memory|postgres|sqlite)/")
+NO_CODE = (
+    tokenize.COMMENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+)
+MOODS = frozenset(
+    (
+        *(
+            "agreeing",
+            "beating",
+            "bell",
+            "beside",
+            "broom",
+            "circles",
+            "courier",
+            "crowd",
+            "crowds",
+        ),
+        *(
+            "door",
+            "employing",
+            "ending",
+            "errand",
+            "errands",
+            "front",
+            "guarding",
+            "handed",
+            "handing",
+        ),
+        *(
+            "held",
+            "holding",
+            "kept",
+            "lately",
+            "letting",
+            "look",
+            "looking",
+            "looks",
+            "lost",
+            "meaning",
+        ),
+        *(
+            "moods",
+            "neighbour",
+            "neighbours",
+            "owed",
+            "said",
+            "seeing",
+            "side",
+            "sides",
+            "speaking",
+        ),
+        *(
+            "spoken",
+            "standing",
+            "stock",
+            "street",
+            "telling",
+            "told",
+            "wall",
+            "word",
+            "words",
+            "world",
+        ),
+    )
+)
+"""Metaphors and moods; words of the field such as firing, loading and tracing are none."""
 CLOCK = PACKAGE / "clock.py"
 CLOCK_READERS = frozenset(
     {
@@ -159,7 +235,7 @@ def only_the_clock_reads_the_time(path: Path) -> Iterator[str]:
 @every_source
 def shipped_code_does_without_the_testing_kit(path: Path) -> Iterator[str]:
     # The front door offers the kit by its name; type checkers want to know what it is.
-    if path.is_relative_to(PACKAGE / "testing") or path == PACKAGE / "__init__.py":
+    if path == PACKAGE / "testing.py" or path == PACKAGE / "__init__.py":
         return
     borrowed = [name for name in imported_names(parse(path)).values() if is_testing_kit(name)]
     if borrowed:
@@ -179,6 +255,104 @@ def nothing_is_left_for_later(path: Path) -> Iterator[str]:
         if LEFT.search(one.string):
             said = one.string.strip()
             yield f"{name_of(path)}:{one.start[0]}: {said}: do it, or leave it out"
+
+
+@every_source
+def requirements_are_not_cited(path: Path) -> Iterator[str]:
+    for number, line in enumerate(read(path).splitlines(), 1):
+        if CITED.search(line):
+            yield (
+                f"{name_of(path)}:{number}: {CITED.search(line)[0]} is a code that no reader can "  # type: ignore[index]
+                "look up here: say what is required, or leave it out"
+            )
+
+
+def test_class_names_are_unique():
+    """SQLite, PostgreSQL and the memory store may each have a class for the same thing."""
+    homes: dict[str, set[str]] = {}
+    for path in SOURCES:
+        for node in parse(path).tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                home = STORE_TWINS.sub("store/*/", name_of(path))
+                homes.setdefault(node.name, set()).add(home)
+    found = {name: sorted(where) for name, where in homes.items() if len(where) > 1}
+
+    assert not (wrong := unlisted(found, "classes", "name each after what it is")), "\n".join(wrong)
+
+
+def test_a_small_module_belongs_to_its_only_importer():
+    paths = {module_of(path): path for path in SOURCES}
+    importers: dict[str, set[Path]] = {name: set() for name in paths}
+    for path in SOURCES:
+        for name in imported_names(parse(path)).values():
+            module = name if name in paths else name.rpartition(".")[0]
+            if module in paths:
+                importers[module].add(path)
+    found = {
+        name_of(path): [name_of(one) for one in importers[name]]
+        for name, path in paths.items()
+        if len(importers[name]) == 1 and 0 < code_lines(path) < CODE_LINES_MIN
+    }
+    found = {
+        one: by for one, by in found.items() if not one.endswith(("__init__.py", "__main__.py"))
+    }
+
+    assert not (wrong := unlisted(found, "small", "merge it into its importer")), "\n".join(wrong)
+
+
+def test_modules_are_named_by_words_of_the_field():
+    found = {
+        name_of(path): words
+        for path in SOURCES
+        if (words := sorted(MOODS.intersection(path.stem.split("_"))))
+    }
+
+    assert not (wrong := unlisted(found, "names", "use the word of the field")), "\n".join(wrong)
+
+
+def unlisted(found: dict[str, list[str]], section: str, remedy: str) -> list[str]:
+    """Return findings that the list does not allow, and allowed ones that are gone: it shrinks."""
+    listed = allowed(section)
+    wrong = [
+        f"{name}: {', '.join(where)}: {remedy}"
+        for name, where in found.items()
+        if name not in listed
+    ]
+    return wrong + [
+        f"{name} is no finding any more: take it from {ALLOWED.name}"
+        for name in listed - found.keys()
+    ]
+
+
+def allowed(section: str) -> set[str]:
+    """Return what the list allows for now; there is no list in a house that is made for a test."""
+    text = ALLOWED.read_text(encoding="utf-8") if ALLOWED.exists() else ""
+    _, _, rest = text.partition(f"[{section}]\n")
+    return {
+        line for line in rest.partition("\n[")[0].splitlines() if line and not line.startswith("#")
+    }
+
+
+def module_of(path: Path) -> str:
+    name = path.relative_to(ROOT / "src").with_suffix("").as_posix().replace("/", ".")
+    return name.removesuffix(".__init__")
+
+
+def code_lines(path: Path) -> int:
+    """Count lines of code, without blank lines, comments and docstrings."""
+    explained = {
+        line
+        for node in parse(path).nodes
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    coded: set[int] = set()
+    with path.open("rb") as stream:
+        for token in tokenize.tokenize(stream.readline):
+            if token.type not in NO_CODE:
+                coded.update(range(token.start[0], token.end[0] + 1))
+    return len(coded - explained)
 
 
 def test_the_public_names_are_sorted():
