@@ -516,7 +516,7 @@ class Rewriting:
             if isinstance(node, ast.Attribute) and (chain := ast.unparse(node)) in moved:
                 parent, _, last = chain.rpartition(".")
                 package = self.plan.modules.get(parent)
-                if chain.startswith("duly") and not (package and package.offers(last)):
+                if chain.startswith(("duly", "tests")) and not (package and package.offers(last)):
                     start = self.file.names.at(node.lineno, node.col_offset)
                     found.append((start, self.end_of(node), moved[chain]))
         for start, end, new in found:
@@ -805,8 +805,8 @@ class Texts:
             for old, new in plan.moved.items()
             if (old != new and new != "-") or any(module == old for module, _ in (*plan.symbols, *plan.renamed))
         }
-        self.importing = re.compile(r"(?<!\w)from (duly[\w.]*) import (\w+(?: as \w+)?(?:, \w+(?: as \w+)?)*)")
-        self.dotted = re.compile(r"(?<![\w.\-])duly(?:_web)?(?:\.\w+)+(?::\w+)?")
+        self.importing = re.compile(r"(?<!\w)from ((?:duly|tests)[\w.]*) import (\w+(?: as \w+)?(?:, \w+(?: as \w+)?)*)")
+        self.dotted = re.compile(r"(?<![\w.\-/])(?:duly(?:_web)?|tests)(?:\.\w+)+(?::\w+)?")
         self.pathlike = re.compile(r"(?<![\w.])(?:[\w.-]+/)*\w+\.py\b")
         self.by_path = {old: new for old, new in plan.paths.items() if old != new}
 
@@ -873,7 +873,7 @@ class Texts:
 
     def path(self, old: str, path: str) -> str:
         """Return a path as it is afterwards."""
-        for before, prefix in ((old, ""), (f"src/{old}", "src/"), (f"src/duly/{old}", "src/duly/"), (f"src/duly_web/{old}", "src/duly/web/")):
+        for before, prefix in ((old, ""), (f"src/{old}", "src/"), (f"src/duly/{old}", "src/duly/"), (f"src/duly_web/{old}", "src/duly/web/"), (f"tests/{old}", "tests/")):
             if before in self.by_path and (prefix in ("", "src/") or "/" in old):
                 fresh = self.by_path[before]
                 if fresh == "-":

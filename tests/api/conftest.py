@@ -11,8 +11,8 @@ from duly.testing import SeededDraws, virtual_time
 from duly.timetable.instants import to_microseconds
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import START, Desk, lives, make_app, token_for
-from tests.domain.instants import moment
 from tests.store.made_store import KINDS, made_store
+from tests.timetable.instants import moment
 
 NOON = moment("2026-04-02T12:00Z")
 

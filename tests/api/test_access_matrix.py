@@ -19,8 +19,8 @@ from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.api.examples import BY_OPERATION, examples_of
 from tests.client.tenant_walk import NOBODYS, OURS, SECRET, THEIRS, Things, furnish
-from tests.domain.instants import moment
 from tests.each_row import each_row
+from tests.timetable.instants import moment
 
 if TYPE_CHECKING:
     import httpx

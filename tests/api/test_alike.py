@@ -27,11 +27,11 @@ from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.api.examples import examples_of
 from tests.client.tenant_walk import NOBODYS, OURS, SECRET, Things, furnish
-from tests.domain.instants import moment
 from tests.each_row import each_row
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_schema
 from tests.store.sqlite.made_file import made_file
+from tests.timetable.instants import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

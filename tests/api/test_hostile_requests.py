@@ -29,8 +29,8 @@ from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.api.examples import BY_OPERATION, NAMED, SHARED
 from tests.client.tenant_walk import NOBODYS, THEIRS, Things, furnish
-from tests.domain.instants import moment
 from tests.store.sqlite.made_file import made_file
+from tests.timetable.instants import moment
 
 if TYPE_CHECKING:
     import httpx

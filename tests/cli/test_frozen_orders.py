@@ -17,7 +17,7 @@ from duly.client.selections import OrderPreview, PreviewedItem
 from duly.domain.ids import RunId
 from duly.errors import UsageError
 from tests.cli.scripted_worker import PlayedWorker
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 
 if TYPE_CHECKING:
     from duly.store.sqlite import SqliteStore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.duly_command import duly
-from tests.domain.made_zones import tzif
+from tests.timetable.made_zones import tzif
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,9 @@ from duly.engine.worker import Worker
 from duly.store.ports.queries import AuditFilter
 from duly.testing import InlineExecutor, SeededDraws
 from duly.timetable.instants import to_microseconds
-from tests.domain.instants import moment
 from tests.postgres.reused_databases import with_schema
 from tests.store.made_store import KINDS, made_store
+from tests.timetable.instants import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from duly.engine.manual_clock import ManualClock
 from duly.errors import Conflict, Forbidden, NotFound, Outdated, UsageError
 from duly.store.memory import MemoryStore
 from duly_conformance import alerts, steps
-from tests.alerting.alert_rig import GuardRoom
+from tests.engine.alerts.alert_rig import GuardRoom
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import duly
 from duly import Conflict, NotFound, UsageError
 from tests.client.conftest import NOON, everything, fire, refused
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 
 DAY = timedelta(days=1)
 

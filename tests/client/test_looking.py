@@ -14,7 +14,7 @@ from duly.client import schedule_history
 from duly.client.parameters import read_label, run_label
 from duly.timetable.instants import to_microseconds
 from tests.client.conftest import NOON, fire, refused
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 
 NIGHTLY = cron("0 2 * * *", tz="Europe/Paris")
 DAY = timedelta(days=1)

@@ -13,7 +13,7 @@ import duly
 from duly import Conflict, Misfire, NotFound, UsageError, at, cron, every
 from duly.store.ports.schedules import Stale
 from tests.client.conftest import NOON, everything, fire, refused
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 
 NIGHTLY = cron("0 2 * * *", tz="Europe/Paris")
 HOURLY = every("1h")

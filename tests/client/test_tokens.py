@@ -10,7 +10,7 @@ from duly import Forbidden, NotFound, UsageError
 from duly.domain.auth import read_token
 from duly.store.ports.queries import AuditFilter
 from tests.client.conftest import NOON
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 
 
 def parts(made):

@@ -26,8 +26,8 @@ from duly.store.memory import MemoryStore
 from duly.timetable.instants import to_microseconds
 from duly_conformance import steps
 from duly_conformance.kit import definition
-from tests.domain.instants import moment
 from tests.each_row import each_row
+from tests.timetable.instants import moment
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US

@@ -11,8 +11,8 @@ from duly.timetable.cron import cron
 from duly.timetable.instants import to_microseconds
 from duly.timetable.interval import every
 from duly.timetable.once import at
-from tests.domain.instants import moment
 from tests.each_row import each_row
+from tests.timetable.instants import moment
 
 NOW = moment("2026-04-02T12:00Z")
 NOW_US = to_microseconds(NOW)

@@ -24,7 +24,7 @@ from duly.domain.vitals import (
     useful_at,
 )
 from duly.timetable.instants import to_microseconds
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 
 MINUTE_US = 60_000_000
 WORKDAY = cron("*/15 9-17 * * MON-FRI", tz="Europe/Berlin")

@@ -21,8 +21,8 @@ from duly.telemetry import (
 from duly.timetable.cron import cron
 from duly.timetable.interval import every
 from duly_conformance.kit import cancel
-from tests.domain.made_zones import release, tzif
 from tests.engine.rig import HOUR, MINUTE, SECOND
+from tests.timetable.made_zones import release, tzif
 
 OLD_RULES = release("2026a", Here=tzif((0, False, "AAA")), UTC=tzif((0, False, "UTC")))
 NEW_RULES = release("2026b", Here=tzif((3600, False, "BBB")), UTC=tzif((0, False, "UTC")))

@@ -7,15 +7,15 @@ from tests.mutation.patching import Mutant
 CONTRACT = ("tests/conformance/test_memory.py", "tests/conformance/test_sqlite.py")
 _COMMANDS = "cli/test_other_commands.py"
 _NEAREST = {
-    "duly.app.loading": "executors/test_loading.py cli/test_set_up.py cli/test_bad_orders.py",
+    "duly.app.loading": "engine/executors/test_loading.py cli/test_set_up.py cli/test_bad_orders.py",
     "duly.cli.schedule_orders": "cli/test_frozen_orders.py cli/test_schedule.py cli/test_policies.py cli/test_dry_runs.py cli/test_bad_orders.py",
     "duly.cli.context": "cli/test_frozen_orders.py cli/test_first_steps.py remote/test_addresses.py remote/test_commands.py cli/test_bad_orders.py cli/test_conventions.py",
     "duly.cli.timetables": f"{_COMMANDS}::test_a_zone_is_found_by_a_city_that_has_no_zone_of_its_own"
     f" {_COMMANDS}::test_a_search_without_a_match_says_what_else_to_try"
     f" {_COMMANDS}::test_zones_that_differ_are_told_with_their_instant_and_both_offsets",
     "duly.client.tasks": "client/test_tasks.py client/test_task_options.py client/test_enqueue.py client/test_policies.py",
-    "duly.engine.executors.executor": "executors/test_threads.py executors/test_inline.py executors/test_event_loop.py executors/test_processes.py",
-    "duly.engine.executors.process_child": "executors/test_processes.py",
+    "duly.engine.executors.executor": "engine/executors/test_threads.py engine/executors/test_inline.py engine/executors/test_event_loop.py engine/executors/test_processes.py",
+    "duly.engine.executors.process_child": "engine/executors/test_processes.py",
     "duly.engine.worker.reporter": "engine/test_live_run.py engine/test_worker.py engine/test_worker_outages.py",
 }
 NEAREST = {

@@ -6,7 +6,7 @@ import pytest
 
 from duly.engine.manual_clock import ManualClock
 from duly.timetable.instants import to_microseconds
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Hostile texts, written for this project: what each kind of reader would obey instead of showing.
 
-URLs that lead a webhook inside are `tests/webhooks/test_addresses.py`'s.
+URLs that lead a webhook inside are `tests/engine/webhooks/test_addresses.py`'s.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Secrets put through everything: afterwards they are found nowhere.
 
-Those of webhooks go through `tests/webhooks/test_end_to_end.py`.
+Those of webhooks go through `tests/engine/webhooks/test_end_to_end.py`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import duly
 from duly.api.app import ROUTES, Api
 from duly.domain.auth import read_token
 from tests.cli.duly_command import duly as command
+from tests.engine.webhooks.rig import TOKEN
+from tests.engine.webhooks.test_end_to_end import House
 from tests.security.raw_requests import RawAsker, query
-from tests.webhooks.rig import TOKEN
-from tests.webhooks.test_end_to_end import House
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

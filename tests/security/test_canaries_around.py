@@ -29,13 +29,13 @@ from duly.web.pages import PAGES
 from duly_conformance.steps import make_dead
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
-from tests.notifying.conftest import closing, postbox, receive
-from tests.notifying.rig import await_tries
-from tests.notifying.test_alerts_delivered import Watched
+from tests.engine.alert_channels.conftest import closing, postbox, receive
+from tests.engine.alert_channels.rig import await_tries
+from tests.engine.alert_channels.test_alerts_delivered import Watched
+from tests.engine.webhooks.rig import KEY
 from tests.store.sqlite.made_file import made_file
-from tests.tracing.recorded import Recorded, at_work, wait_state
+from tests.telemetry.recorded import Recorded, at_work, wait_state
 from tests.web.page_client import Visitor
-from tests.webhooks.rig import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,10 +23,10 @@ from duly.domain.alert_rules import AlertKind
 from duly.engine.alerts.mail_channel import compose_mail
 from duly.errors import UsageError
 from tests.each_row import each_row
-from tests.notifying.rig import notice, opened
+from tests.engine.alert_channels.rig import notice, opened
+from tests.engine.webhooks.rig import KEY
+from tests.engine.webhooks.test_addresses import NAMES, OUT_OF_BOUNDS, UNREADABLE
 from tests.security.corpora import KINDS, MAILS
-from tests.webhooks.rig import KEY
-from tests.webhooks.test_addresses import NAMES, OUT_OF_BOUNDS, UNREADABLE
 
 TEXTS = [text for texts in KINDS.values() for text in texts]
 FIELDS = ("subject", "summary", "remedy", "tenant", "kind", "severity")

@@ -19,8 +19,8 @@ from duly.store.memory import MemoryStore
 from duly.timetable.instants import to_microseconds
 from duly.web.pages import PAGES
 from tests.client.tenant_walk import SECRET, THEIRS, Things, furnish
-from tests.domain.instants import moment
 from tests.security.corpora import KINDS
+from tests.timetable.instants import moment
 from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from duly.store.sqlite import SqliteStore
 from duly.timetable.instants import to_microseconds
 from tests.api.api_fixtures import token_for
 from tests.client.tenant_walk import NOBODYS, OURS, SECRET, THEIRS, furnish
-from tests.domain.instants import moment
 from tests.security.corpora import HEADERS, KINDS, MARKUP, PATHS, STATEMENTS
 from tests.security.raw_requests import RawAsker, Reply, encoded, query
 from tests.security.slots import slots
 from tests.store.sqlite.made_file import made_file
+from tests.timetable.instants import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

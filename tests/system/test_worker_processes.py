@@ -1,6 +1,6 @@
 """Real workers, real signals: every run ends as it should, and the record says how.
 
-`make test` plays one of these; its rules have cheaper tests in tests/engine and tests/executors.
+`make test` plays one of these; its rules have cheaper tests in tests/engine and tests/engine/executors.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from duly.store.memory import MemoryStore
 from duly.timetable.instants import to_microseconds
 from duly.web.pages import PAGES
 from duly_conformance import alerts
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:

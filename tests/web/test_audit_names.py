@@ -62,7 +62,7 @@ def test_a_run_that_is_forgotten_keeps_its_id_and_has_no_link():
     """No link leads nowhere, and the trail stays whole."""
     from duly.client.schedule_history import HistoryEntry
     from duly.web.pages.audit import audit_row
-    from tests.domain.instants import moment
+    from tests.timetable.instants import moment
 
     subject = "019d5111-9500-8795-8277-039060653bb8"
     row = audit_row(

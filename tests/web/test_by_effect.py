@@ -19,7 +19,7 @@ from duly.store.ports.execution import Report
 from duly.timetable.instants import to_microseconds
 from duly_conformance import steps
 from duly_conformance import steps as work
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 from tests.web.page_client import Visitor
 
 if TYPE_CHECKING:

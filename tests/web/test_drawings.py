@@ -28,7 +28,7 @@ from duly.web.charts import (
 )
 from duly.web.formatting import TimeFormatter, mark
 from duly.web.pages.timeline import COLUMNS, EACH_MAX, NARROWEST, RUNS_MAX, Axis, _lane, _ticks
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 
 NOON = moment("2026-04-03T12:00")
 """A Friday."""

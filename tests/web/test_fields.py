@@ -27,7 +27,7 @@ from duly.web.pages.schedule import (
     history_entry,
     ledger_row,
 )
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 from tests.web.test_drawings import ID, NOON, run
 
 NONE = "\N{EN DASH}"

@@ -22,7 +22,7 @@ from duly.web.charts import lateness_sentence
 from duly.web.formatting import TimeFormatter
 from duly.web.pages.timeline import EACH_MAX, PER_HOUR_MAX, STEPS_MAX, plan_load
 from duly_conformance import steps as work
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 from tests.web.page_client import Visitor
 from tests.web.two_day_history import HOSTILE
 

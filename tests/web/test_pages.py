@@ -11,7 +11,7 @@ from duly.app.demo_controls import DemoState, KilledWorker
 from duly.domain.enums import RunState
 from duly.web.formatting import MARKS, RUN_STATES, TimeFormatter, relative
 from duly.web.rendering import PageContext
-from tests.domain.instants import moment
+from tests.timetable.instants import moment
 
 NOON = moment("2026-04-03T12:00Z")
 
