@@ -37,7 +37,7 @@ def test_a_dispatcher_tells_its_own_numbers(place: Workplace):
 def test_a_supervised_worker_tells_its_own_numbers(place: Workplace):
     """The port is the worker's, and not its supervisor's."""
     place.duly("enqueue", "nightly_report")
-    process = place.start("worker", "--json", "--tell-runs", "--metrics-port", "0")
+    process = place.start("worker", "--json", "--log-runs", "--metrics-port", "0")
     try:
         url = events_until(process, "metrics")[-1]["url"]
         events_until(process, "run-succeeded")

@@ -196,7 +196,7 @@ def test_an_expression_without_quotes_is_told_to_use_them():
         (("15m", "--fold", "both"), "fold"),
         (("0 9 * * *", "--dtstart", "2026-01-01"), "dtstart"),
         (("0 9 * * *", "--seed", "nightly"), "seed"),
-        (("0 9 * * *", "-n", "0"), "number"),
+        (("0 9 * * *", "-n", "0"), "limit"),
         (("0 9 * * *", "--calendar", "QQ"), "calendar"),
         (("0 9 * * *", "--after", "0001-01-01"), "after"),
     ],

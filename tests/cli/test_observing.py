@@ -94,7 +94,7 @@ def test_each_line_of_a_log_is_a_json_object_with_the_ids(place: Workplace):
     (place.folder / "s.toml").write_text(SCHEDULE)
     with started(place, "dispatcher", "--declare", "s.toml", "--log-format", "json") as firing:
         dispatched = told_until(firing, "leases-acquired")
-        with started(place, "worker", "--log-format", "json", "--tell-runs") as process:
+        with started(place, "worker", "--log-format", "json", "--log-runs") as process:
             told = told_until(process, "run-succeeded")
             stop(process)
         stop(firing)
@@ -121,7 +121,7 @@ def test_each_line_of_a_log_is_a_json_object_with_the_ids(place: Workplace):
 def test_what_tasks_of_every_kind_log_has_their_ids(place: Workplace, task, level, text):
     """On the loop and in processes of their own."""
     run = place.duly("enqueue", task, "--json").json["id"]
-    with started(place, "worker", "--log-format", "json", "--tell-runs") as process:
+    with started(place, "worker", "--log-format", "json", "--log-runs") as process:
         told = told_until(process, "run-succeeded")
         stop(process)
 
@@ -157,7 +157,7 @@ def test_one_trace_joins_processes_that_never_met(place: Workplace, monkeypatch)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
         with (
             started(place, "dispatcher", "--declare", "s.toml", "--traces", "--quiet"),
-            started(place, "worker", "--traces", "--log-format", "json", "--tell-runs") as process,
+            started(place, "worker", "--traces", "--log-format", "json", "--log-runs") as process,
         ):
             wanted = {
                 ("duly-dispatcher", "fire apart"),
@@ -183,14 +183,14 @@ def test_the_variables_of_opentelemetry_switch_traces_on_and_off(place: Workplac
         monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
         place.duly("enqueue", "nightly_report")
-        with started(place, "worker", "--log-format", "json", "--tell-runs") as process:
+        with started(place, "worker", "--log-format", "json", "--log-runs") as process:
             told_until(process, "run-succeeded")
             assert comes_true(lambda: collector.spans)  # who ends does not wait for it for long
             stop(process)
         kept = list(collector.spans)
         monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
         place.duly("enqueue", "nightly_report")
-        with started(place, "worker", "--traces", "--log-format", "json", "--tell-runs") as process:
+        with started(place, "worker", "--traces", "--log-format", "json", "--log-runs") as process:
             ended = told_until(process, "run-succeeded")[-1]
             stop(process)
 
@@ -230,7 +230,7 @@ def test_a_collector_that_says_nothing_holds_up_neither_work_nor_its_end(
     with silence() as url:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-        with started(place, "worker", "--traces", "--json", "--tell-runs") as process:
+        with started(place, "worker", "--traces", "--json", "--log-runs") as process:
             done = 0
             while done < 20:
                 done += json.loads(read_line(process))["event"] == "run-succeeded"

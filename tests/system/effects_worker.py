@@ -98,7 +98,7 @@ def live(born: dict[str, str], parent: int) -> NoReturn:
     WorkerOptions.settings = short_lived  # type: ignore[assignment, method-assign]
     for store in (SqliteStore, PostgresStore):
         come_to_harm(store)
-    words = ["worker", "--json", "--tell-runs", "--no-supervisor", "--grace=0s", f"--app={APP}"]
+    words = ["worker", "--json", "--log-runs", "--no-supervisor", "--grace=0s", f"--app={APP}"]
     duly_main([*words, f"--slots={born['slots']}", f"--url={born['url']}"])
 
 

@@ -51,11 +51,11 @@ class Place:
         return self.start("dispatcher")
 
     def worker(self, *options: str) -> Process:
-        return self.start("worker", "--app", APP, "--tell-runs", *options)
+        return self.start("worker", "--app", APP, "--log-runs", *options)
 
     def patient_worker(self) -> Process:
         """Start one that does not lose its lease, however busy the machine is."""
-        options = ("--app", APP, "--tell-runs", "--no-supervisor")
+        options = ("--app", APP, "--log-runs", "--no-supervisor")
         return self.start("worker", *options, program=(PROGRAM, str(PATIENT_SECONDS)))
 
     def start(self, role: str, *options: str, program: tuple[str, ...] = ("duly",)) -> Process:

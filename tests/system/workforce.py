@@ -268,7 +268,7 @@ class Workforce:
         )
 
     def _new(self, url: str, is_supervised: bool) -> Process:
-        words = [PROGRAM, str(LEASE_SECONDS), "worker", "--json", "--tell-runs", "--app", APP]
+        words = [PROGRAM, str(LEASE_SECONDS), "worker", "--json", "--log-runs", "--app", APP]
         options = [f"--slots={SLOTS}", f"--grace={self.draw.choice(GRACES)}", f"--url={url}"]
         alone = [] if is_supervised else ["--no-supervisor"]
         return self.fleet.start([*words, *options, *alone], "worker")

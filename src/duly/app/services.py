@@ -513,7 +513,7 @@ def run_app(app: App, options: WorkerOptions | None = None) -> int:
     if not logging.getLogger().handlers:
         # As `duly dev` tells it; found by name, since a command stands above an application.
         begin_tracing("dispatcher", app)
-        crew = build_services(place, options, "--tell-runs", "--quiet", folder=search_folder(app))
+        crew = build_services(place, options, "--log-runs", "--quiet", folder=search_folder(app))
         telling: Any = import_module("duly.cli.services")
         status: int = telling.run_plainly(app, crew)
         return status
@@ -523,7 +523,7 @@ def run_app(app: App, options: WorkerOptions | None = None) -> int:
     logger.info("running %s; Ctrl-C ends it", app.url)
     begin_tracing("dispatcher", app)
     voice = OutputListener(telemetry=LogTelemetry(logger))
-    crew = build_services(place, options, "--tell-runs", folder=search_folder(app))
+    crew = build_services(place, options, "--log-runs", folder=search_folder(app))
     with _console(app, logger):
         return run_all(app, crew, voice)
 

@@ -131,7 +131,7 @@ def audit(  # noqa: PLR0913 - each filter is an argument
     until: Annotated[
         str | None, Parameter(name=["--until", "--as-of"], allow_leading_hyphen=True)
     ] = None,
-    number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
+    number: Annotated[int, Parameter(name=["--limit", "-n"])] = NUMBER_DEFAULT,
     target: Target = TARGET,
 ) -> None:
     """Show what was ordered and decided, newest first; what the system did by itself too.
@@ -152,7 +152,7 @@ def audit(  # noqa: PLR0913 - each filter is an argument
         How many entries to show at the most.
     """
     if not 1 <= number <= PAGE_MAX:
-        raise UsageError("number", number, "is out of range", f"give 1 to {PAGE_MAX:,}")
+        raise UsageError("limit", number, "is out of range", f"give 1 to {PAGE_MAX:,}")
     terms: dict[str, Any] = {"subject": subject, "actor": actor, "action": action}
     for name, text in (("since", since), ("until", until)):
         if text is not None:
@@ -264,7 +264,7 @@ def events(
     *,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"])] = False,
     after: int | None = None,
-    number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
+    number: Annotated[int, Parameter(name=["--limit", "-n"])] = NUMBER_DEFAULT,
     target: Target = TARGET,
 ) -> None:
     """Show what was ordered and decided, oldest first: by people, programs and the system itself.
@@ -282,7 +282,7 @@ def events(
         How many of the last ones to show first.
     """
     if not 0 <= number <= PAGE_MAX:
-        raise UsageError("number", number, "is out of range", f"give 0 to {PAGE_MAX:,}")
+        raise UsageError("limit", number, "is out of range", f"give 0 to {PAGE_MAX:,}")
     with open_app(target, makes_store=False) as app:
         is_whole = named_tenant(target) is None
         if after is None:

@@ -236,7 +236,7 @@ delayed_app = App(name="delayed", help="Look at delayed runs that are pending.")
 @delayed_app.command(name="list")
 def list_delayed(
     *,
-    number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
+    number: Annotated[int, Parameter(name=["--limit", "-n"])] = NUMBER_DEFAULT,
     target: Target = TARGET,
 ) -> None:
     """List delayed runs that are pending, in the order in which they fall due.

@@ -368,7 +368,7 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
     which: RunFilterOptions = WHICH,
     state: tuple[str, ...] = (),
     reason: str | None = None,
-    number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
+    number: Annotated[int, Parameter(name=["--limit", "-n"])] = NUMBER_DEFAULT,
     cursor: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     as_of: AsOf = None,
     target: Target = TARGET,
@@ -393,7 +393,7 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
         raise UsageError("reason", reason, "contradicts --cause", "give one of the two")
     options = which if reason is None else replace(which, cause=reason)
     if as_of is not None and cursor is not None:
-        raise UsageError("cursor", cursor, "contradicts --as-of", "give --number instead")
+        raise UsageError("cursor", cursor, "contradicts --as-of", "give --limit instead")
     with open_app(target, makes_store=False) as app:
         if as_of is not None:
             at = read_as_of(app, as_of)

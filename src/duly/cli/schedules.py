@@ -92,7 +92,7 @@ def diff(
     /,
     *,
     entry: int | None = None,
-    number: Annotated[int, Parameter(name=["--number", "-n"])] = 1,
+    number: Annotated[int, Parameter(name=["--limit", "-n"])] = 1,
     target: Target = TARGET,
 ) -> None:
     """Show what was changed about a schedule, field by field; the last change unless told.
@@ -263,7 +263,7 @@ def history(
     name: str,
     /,
     *,
-    number: Annotated[int, Parameter(name=["--number", "-n"])] = HISTORY_DEFAULT,
+    number: Annotated[int, Parameter(name=["--limit", "-n"])] = HISTORY_DEFAULT,
     target: Target = TARGET,
 ) -> None:
     """Show who did what to a schedule, when, why and from where; newest first.

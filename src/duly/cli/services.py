@@ -442,7 +442,7 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
     allow_commands: Annotated[tuple[str, ...] | None, Parameter(consume_multiple=True)] = None,
     allow_address: tuple[str, ...] = (),
     no_supervisor: bool = False,
-    tell_runs: bool = False,
+    log_runs: bool = False,
     metrics_port: int | None = None,
     observed: Observed = OBSERVED,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
@@ -478,8 +478,8 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
         times.
     no_supervisor
         Run one worker in this very process instead.
-    tell_runs
-        Tell each finished run too.
+    log_runs
+        Log each finished run, too.
     metrics_port
         Tell how it does in numbers, for Prometheus, at /metrics of this port; to this machine
         alone. Each worker process needs a port of its own; with 0 it chooses a free one, and tells
@@ -497,7 +497,7 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
         allow_commands=allowed_commands(allow_commands),
         allow_addresses=allow_address,
     )
-    wanted = {"--quiet": quiet, "--verbose": verbose, "--tell-runs": tell_runs}
+    wanted = {"--quiet": quiet, "--verbose": verbose, "--log-runs": log_runs}
     words = frozenset(word for word, is_wanted in wanted.items() if is_wanted)
     manner = WorkerMode(words, observed, metrics_port)
     _require_own_port(metrics_port, processes)
@@ -522,9 +522,9 @@ class WorkerMode:
         """Return who tells it."""
         level = logging.DEBUG if "--verbose" in self.words else logging.INFO
         level = logging.WARNING if "--quiet" in self.words else level
-        tells_runs = "--tell-runs" in self.words
+        logs_runs = "--log-runs" in self.words
         style = self.observed.style(target)
-        return RunTelemetry(level=level, style=style, tells_runs=tells_runs)
+        return RunTelemetry(level=level, style=style, logs_runs=logs_runs)
 
 
 def _work(options: WorkerOptions, manner: WorkerMode, target: Target) -> NoReturn:
@@ -568,10 +568,10 @@ def _supervise(options: WorkerOptions, manner: WorkerMode, target: Target) -> in
 class RunTelemetry(LineTelemetry):
     """Tells events as they happen, and, if asked to, every attempt that has ended."""
 
-    def __init__(self, *, level: int, style: Style, tells_runs: bool) -> None:
+    def __init__(self, *, level: int, style: Style, logs_runs: bool) -> None:
         super().__init__(SystemClock(), level=level, style=style)
         self._runs = None
-        if tells_runs:
+        if logs_runs:
             self._runs = LineTelemetry(SystemClock(), level=logging.DEBUG, style=style)
 
     def hears(self, kind: type[Event]) -> bool:
@@ -673,7 +673,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
         allow_addresses=allow_address,
     )
     level, style = logging.DEBUG if verbose else logging.WARNING, observed.style(target)
-    events = RunTelemetry(level=level, style=style, tells_runs=True)
+    events = RunTelemetry(level=level, style=style, logs_runs=True)
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=style)
     with open_app(of_all_tenants(target), needs_store=True) as app:
         require_shared(app.url)
@@ -681,7 +681,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
         for path in declare:
             app.declare(path)
         _greet(app, app.reconcile(), telling)
-        words = ["--tell-runs", "--verbose" if verbose else "--quiet", *observed.arguments()]
+        words = ["--log-runs", "--verbose" if verbose else "--quiet", *observed.arguments()]
         words += ["--json"] * target.json
         voice = OutputListener(telemetry=events, tell=telling.tell_between)
         with served(app, port, telling):
@@ -692,7 +692,7 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
 
 def run_plainly(app: App, crew: Services) -> int:
     """Run all of an application until Ctrl-C, and tell it as `duly dev` does to a person."""
-    events = RunTelemetry(level=logging.WARNING, style=Style.SENTENCES, tells_runs=True)
+    events = RunTelemetry(level=logging.WARNING, style=Style.SENTENCES, logs_runs=True)
     telling = LineTelemetry(SystemClock(), level=logging.INFO, style=Style.SENTENCES)
     _greet(app, app.reconcile(), telling)
     with served(app, None, telling):

@@ -38,7 +38,7 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
     *,
     tz: str = "UTC",
     after: Annotated[str, Parameter(allow_leading_hyphen=True)] = "now",
-    number: Annotated[int, Parameter(name=["--number", "-n"])] = NUMBER_DEFAULT,
+    number: Annotated[int, Parameter(name=["--limit", "-n"])] = NUMBER_DEFAULT,
     gap: Gap | None = None,
     fold: Fold | None = None,
     dtstart: str | None = None,
@@ -75,7 +75,7 @@ def next_occurrences(  # noqa: PLR0913 - each option of the command is an argume
         Print JSON.
     """
     if number < 1:
-        raise UsageError("number", number, "is too few", "ask for 1 occurrence or more")
+        raise UsageError("limit", number, "is too few", "ask for 1 occurrence or more")
     default_zones().zone(tz)
     start = read_moment(after, tz, SystemClock(), "after")
     first = dtstart or f"{local_date(start, tz).isoformat()}T00:00:00"
@@ -133,7 +133,7 @@ def search(
     query: str,
     /,
     *,
-    number: Annotated[int, Parameter(name=["--number", "-n"])] = ZONES_DEFAULT,
+    number: Annotated[int, Parameter(name=["--limit", "-n"])] = ZONES_DEFAULT,
     json: bool = False,
 ) -> None:
     """Find a zone by city, country, IANA name, alias, abbreviation or offset.
