@@ -1,8 +1,8 @@
 """The web console: pages that people look at, printed by the server.
 
-It comes in by the front door: it knows what `duly` exports, and of `duly.api` the front that it
-shares with the API (`front`, `asgi`, `problems`, `reading`, `security`, `table`, `settings`) and
-the names of views (`views`). How to add a page is said in docs/decisions/0047-console.md.
+The console imports what `duly` exports. Of `duly.api` it imports what both serve requests with
+(`app`, `middleware`, `requests`, `server`, `events`) and the names of views (`views`).
+docs/decisions/0047-console.md explains how to add a page.
 """
 
 from __future__ import annotations
