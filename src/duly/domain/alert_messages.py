@@ -1,9 +1,5 @@
 """What a notice says in each place; escaping of foreign text; runbook links.
 
-A schedule's name, an error's message and an argument are whatever a person or a program wrote. In a
-header they must not begin another, in a chat they must call nobody, in a page they are not markup,
-and nowhere may they hide or turn round what stands beside them.
-
 A notice holds texts that others wrote: names of schedules, errors, arguments. Whoever sends one
 takes it from a renderer here, which has made them harmless for its place, and bounded.
 """

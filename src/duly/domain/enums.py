@@ -1,4 +1,4 @@
-"""The words that are stored, shown and typed: one enumeration for each set of SPEC's literals."""
+"""The words that are stored, shown and typed: one enumeration for each set of literals."""
 
 from __future__ import annotations
 

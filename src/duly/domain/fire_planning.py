@@ -110,8 +110,8 @@ def plan_on_time(
 def plan_late(template: ScheduleVersion, pending: NextOccurrence, now: int) -> Plan:
     """Plan the fire of an occurrence that is later than its grace: by the misfire policy.
 
-     The timer jumps over all that was missed at once, so that what falls due from now on is on time
-    : its cost does not grow with the length of an outage.
+    The timer jumps over everything missed at once, so later occurrences are on time. The cost does
+    not grow with the length of the outage.
     """
     policy = template.definition.misfire
     offset, timetable = template.offset_us, template.definition.timetable

@@ -4,8 +4,8 @@ An attempt ends in one of a few ways. From that, the task's policy and what was 
 decision follows: the run is over, waits for another attempt, goes back to the queue, is dead, or in
 doubt.
 
-Only who is called and does not do its part counts against it. An attempt that ended for a reason of
-its own, or never came so far, says nothing.
+`is_answered()` decides what counts against a destination's breaker: only a failure of the called
+side. An attempt that ended for a reason of its own, or made no call, does not count.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class MarkAmbiguous:
-    """Nobody knows what the run did: it is not tried again by itself, and waits for a person."""
+    """What the run did is unknown. It waits for its task's check or for an operator."""
 
     reason: Reason
 

@@ -9,7 +9,7 @@ An exclusion asks again and again until an occurrence is left. Exclusions within
 multiply, so all parts of a timetable draw on one patience: a number of questions, counted together.
 What a part has answered holds until its own next occurrence, so it is not worked out again before.
 
-Choosing by day of the calendar is in `by_day.py`, how long one is valid in `validity.py`.
+`ByDay` chooses by day of the calendar, `Valid` limits how long a timetable is valid.
 """
 
 from __future__ import annotations

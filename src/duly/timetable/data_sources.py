@@ -4,7 +4,7 @@ A source hands out dates and codes; what a business day is for is decided by `Bu
 one that ships reads an extra (`duly[calendars]`), imported when it is first asked: a
 `ModuleNotFoundError` says that it is not there.
 
-A source hands out bytes and names; what they mean is decided in `duly.domain.zones`.
+A source hands out bytes and names; what they mean is decided in `duly.timetable.zones`.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 It is a service like any other: a tick is one look, and returns when the next one is due. Whoever
 goes round over schedules does a little in each look; as long as a round is not over, there are
 looks in between that go on with it, and with nothing else. So the work is spread over the time, and
-nobody who fires beside it is held up. One
-process has the watch at a time; the others only ask for it. It needs no worker, no dispatcher and
-no shard.
+no dispatcher is held up. One process has the watch at a time; the others only ask for it. It needs
+no worker, no dispatcher and no shard.
 
 What happens when
 - it dies before it has written: nothing was decided; whoever takes the watch sees the same, and

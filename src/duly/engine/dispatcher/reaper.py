@@ -118,6 +118,7 @@ class Reaper:
 
     def _send(self, losses: Sequence[LostClaimDecision]) -> list[bool]:
         order = SettleLost(
+            # The maintenance lease is shard 0 of the backfill lane.
             fence=self._ownership.fence(Lane.BACKFILL, [MAINTENANCE.shard]),
             losses=tuple(losses),
             overdue_us=self._around.settings.overdue_us,

@@ -1,7 +1,7 @@
 """Runs tasks of the kind webhook: one signed request for each attempt, on an event loop of its own.
 
-What is sent is in `domain.webhooks`, where it may go in `engine.addresses`, what an answer means in
-`webhook_answers`. This is what ties them to a worker: secrets are read just before they are used
+What is sent is in `domain.webhooks`, where it may go in `address_guard`, what an answer means in
+`webhook_client`. This is what ties them to a worker: secrets are read just before they are used
 and stay out of everything that is recorded.
 """
 

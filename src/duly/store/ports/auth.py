@@ -26,7 +26,7 @@ CODE_US = 15 * MINUTE * SECOND_US
 ANSWER_KEPT_US = DAY * SECOND_US
 ANSWER_AWAITED_US = MINUTE * SECOND_US
 """How long an order that was begun may take. Whoever began it is gone afterwards, and the same
-order given again is carried out by whoever gives it: under the same ids (`domain.access`)."""
+order given again is carried out by whoever gives it: under the same ids (`domain.auth`)."""
 ANSWER_BYTES_MAX = 1_000_000
 IDEMPOTENCY_KEY_LENGTH_MAX = 200
 FROZEN_US = 15 * MINUTE * SECOND_US

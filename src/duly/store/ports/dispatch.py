@@ -2,8 +2,7 @@
 
 Every write of a dispatcher carries its membership and the epochs of its leases. The store refuses a
 stale owner in the same transaction, judges lateness and earliness by its own clock, and
-compares each timer with what the dispatcher believed. A refused write changes nothing. What is
-said and answered stands in `leases`, `timers` and `fires`.
+compares each timer with what the dispatcher believed. A refused write changes nothing.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Mending keeps what was said: a word that is not known is replaced only by one th
 resembles, and nothing is left out but words that never change when. It is bounded: each of a few
 repairs is made once, on a text that is already bounded, and the first result that reads is offered.
 
-The reading is strict. Text is cut into tokens (`tokens`), read in one pass (`grammar`) into the
-parts of a sentence (`sentence`), and these are put together (`meaning`). What might mean two things
+The reading is strict. Text is cut into tokens (`tokens`), read in one pass (`parser`) into the
+parts of a sentence (`sentence`), and these are put together (`builder`). What might mean two things
 is refused. The grammar for people is in docs/how-to/say-when.md.
 """
 

@@ -1,4 +1,4 @@
-"""THE table of pages and actions: requests are served from it, and tests of access made of it."""
+"""All pages and actions of the console: requests are served from it, tests of access made of it."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class LedgerRow:
     at: datetime
     label: str
     state: str
-    """A state of `states.py`."""
+    """A state of `web/formatting.py`."""
     why: str | None
     run: str | None
     into: bool
