@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.alert_rules import AlertKind
 from duly.domain.alerts import WAIT_MAX_US, AlertKey, AlertState, DeliveryState, NoticeKind
-from duly.engine.alerts.watcher import usual_observers
+from duly.engine.alerts.watcher import usual_detectors
 from duly.store.ports.alerts import LISTED_MAX, AlertFilter, AlertSettingKind
 from duly.store.ports.queries import AuditFilter
 from tests.simulation.alert_ledger import AlertLedger, DeliveryNote
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.simulation.watching import Look
     from tests.simulation.world import Executed, World
 
-OBSERVERS = len(usual_observers())
+OBSERVERS = len(usual_detectors())
 LOOK_OLD_US = 2 * EVERY_MAX_US
 """When all is quiet somebody has looked since then."""
 DELIVERY_OLD_US = 40 * SECOND

@@ -25,7 +25,7 @@ from duly.domain.alerts import (
 from duly.engine.alerts import delivery
 from duly.engine.alerts.channels import DeliveryResult
 from duly.engine.alerts.delivery import AlertDeliverer
-from duly.engine.alerts.schedule_detectors import ScheduleObserver
+from duly.engine.alerts.schedule_detectors import ScheduleDetector
 from duly.engine.alerts.watcher import Watcher
 from duly.store import alert_rulings
 from duly.store.memory import alerting as memory_alerting
@@ -255,7 +255,7 @@ WATCH_MUTANTS = (
         patch=in_decisions("_channels", _nobody_for_who_is_gone),
     ),
     Mutant("over at once", patch=in_decisions("_fade", _over_at_once)),
-    Mutant("an observer is blind", patch=patched(ScheduleObserver, "observe", _blind)),
+    Mutant("an observer is blind", patch=patched(ScheduleDetector, "observe", _blind)),
     Mutant("a takeover counts anew", shows_in=2, patch=patched(Watcher, "_look", _counts_anew)),
     Mutant("deliveries beside the transaction", shows_in=3, patch=_deliveries_beside),
     Mutant("a change without its entry", patch=in_memory("_apply", _without_entry)),

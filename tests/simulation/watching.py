@@ -19,13 +19,13 @@ from duly.domain.alert_rules import AlertKind
 from duly.domain.alerts import AlertKey, Condition, DetectorResult
 from duly.engine.alerts.channels import DeliveryResult
 from duly.engine.alerts.delivery import AlertDeliverer
-from duly.engine.alerts.fleet_detectors import DestinationObserver
+from duly.engine.alerts.fleet_detectors import DestinationDetector
 from duly.engine.alerts.schedule_detectors import (
-    MissingObserver,
+    MissingDetector,
     RotatingDetector,
-    ScheduleObserver,
+    ScheduleDetector,
 )
-from duly.engine.alerts.watcher import Watcher, WatcherIdentity, WatcherSettings, usual_observers
+from duly.engine.alerts.watcher import Watcher, WatcherIdentity, WatcherSettings, usual_detectors
 from duly.engine.loop import Loop
 from duly.errors import STORE_AWAY
 from duly.store.wakeups import LocalWakeups
@@ -338,13 +338,13 @@ def watching(recipe: Recipe, number: int, checker: AlertChecker) -> Callable[[No
         listener, desk = Listener(node), Desk(node, checker)
         observers: list[Detector] = [
             SceneObserver(node.world, checker.scene, draws)
-            if isinstance(one, DestinationObserver)
+            if isinstance(one, DestinationDetector)
             else one
-            for one in usual_observers()
-            if not isinstance(one, ScheduleObserver | MissingObserver)
+            for one in usual_detectors()
+            if not isinstance(one, ScheduleDetector | MissingDetector)
         ]
         # So few at a time that the rounds go on between looks.
-        observers += [ScheduleObserver(page=1, most=1), MissingObserver(page=1, most=1)]
+        observers += [ScheduleDetector(page=1, most=1), MissingDetector(page=1, most=1)]
         watcher = Watcher(
             desk,
             node.clock,

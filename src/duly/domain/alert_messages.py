@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from duly.domain.alert_rules import AlertKind
 from duly.domain.schedules import canonical_json
 from duly.errors import UsageError
 from duly.timetable.instants import distance_text, utc_text
@@ -148,24 +149,7 @@ def _cut(text: str, length_max: int, *, is_cut: bool) -> str:
 
 
 FOLDER = "docs/runbooks"
-RUNBOOK_KINDS = (
-    "missing-run",
-    "late-run",
-    "stale-completion",
-    "no-executions",
-    "ambiguous-run",
-    "stalled-run",
-    "several-attempts",
-    "dead-letters",
-    "queue-age",
-    "queue-depth",
-    "breaker-open",
-    "clock-skew",
-    "early-fire",
-    "creation-rate",
-    "overlap",
-    "schedule-paused",
-)
+RUNBOOK_KINDS = tuple(str(kind) for kind in AlertKind)
 """The kinds of alert, each of which has a page of its own."""
 
 

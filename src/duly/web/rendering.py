@@ -310,7 +310,7 @@ def _mark_of(app: App, through: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class NavigationEntry:
     """A place that one can go to from everywhere."""
 
     label: str
@@ -324,21 +324,21 @@ ALERTS_COUNTED_MAX = 99
 NEGLECTED_SECONDS = 5
 OWN_SECONDS = 2
 NAVIGATION = (
-    Destination("Overview", "/", "home", "o"),
-    Destination("Schedules", "/schedules", "calendar", "s"),
-    Destination("Runs", "/runs", "list", "r"),
-    Destination("Inbox", "/inbox", "doubt", "i"),
-    Destination("Missing", "/missing", "gap", "m"),
-    Destination("Backfills", "/backfills", "loop", "b"),
-    Destination("Fleet", "/fleet", "fleet", "f"),
-    Destination("Alerts", "/alerts", "bell", "l"),
-    Destination("Audit", "/audit", "seal", "a"),
-    Destination("Health", "/health", "pulse", "h"),
+    NavigationEntry("Overview", "/", "home", "o"),
+    NavigationEntry("Schedules", "/schedules", "calendar", "s"),
+    NavigationEntry("Runs", "/runs", "list", "r"),
+    NavigationEntry("Inbox", "/inbox", "doubt", "i"),
+    NavigationEntry("Missing", "/missing", "gap", "m"),
+    NavigationEntry("Backfills", "/backfills", "loop", "b"),
+    NavigationEntry("Fleet", "/fleet", "fleet", "f"),
+    NavigationEntry("Alerts", "/alerts", "bell", "l"),
+    NavigationEntry("Audit", "/audit", "seal", "a"),
+    NavigationEntry("Health", "/health", "pulse", "h"),
 )
 """In the order of the bar; a new page is added here, to be found by key and palette too."""
 
 
-def place_of(path: str) -> str | None:
+def console_path(path: str) -> str | None:
     """Return a path if the console has a place there."""
     return path if any(one.path == path for one in NAVIGATION) else None
 

@@ -14,20 +14,20 @@ from duly.engine.alerts.schedule_detectors import (
     PAGE,
     SUBJECTS_MAX,
     DetectorContext,
-    MissingObserver,
-    PausedObserver,
+    MissingDetector,
+    PausedDetector,
     RotatingDetector,
-    ScheduleObserver,
+    ScheduleDetector,
     told_one_by_one,
 )
-from duly.engine.alerts.watcher import WatcherSettings, usual_observers
+from duly.engine.alerts.watcher import WatcherSettings, usual_detectors
 from duly.timetable.instants import SECOND_US
 from duly_conformance import alerts, steps
 from duly_conformance.kit import MINUTE_US
 from tests.engine.alerts.alert_rig import GuardRoom
 
-OBSERVERS = pytest.mark.parametrize("kind", [ScheduleObserver, MissingObserver])
-GOING_ROUND = {ScheduleObserver, MissingObserver, PausedObserver}
+OBSERVERS = pytest.mark.parametrize("kind", [ScheduleDetector, MissingDetector])
+GOING_ROUND = {ScheduleDetector, MissingDetector, PausedDetector}
 CALLS_OF_A_PAGE = 6
 
 
@@ -94,7 +94,7 @@ def test_a_page_costs_the_same_however_many_are_on_it(stored):
     costs: list[int] = []
     for page in (5, 50):
         counted.asked.clear()
-        ScheduleObserver(page=page, most=page).observe(asked)
+        ScheduleDetector(page=page, most=page).observe(asked)
         costs.append(counted.asked.total())
 
     assert [CALLS_OF_A_PAGE, CALLS_OF_A_PAGE] == costs
@@ -105,7 +105,7 @@ def test_ten_thousand_are_gone_round_in_two_minutes():
     settings = WatcherSettings()
 
     assert GOING_ROUND == {
-        type(one) for one in usual_observers() if isinstance(one, RotatingDetector)
+        type(one) for one in usual_detectors() if isinstance(one, RotatingDetector)
     }
     assert ceil(10_000 / PAGE) * settings.goes_on_us <= 2 * MINUTE_US
     assert settings.round_us <= settings.goes_on_us // 10
@@ -125,7 +125,7 @@ class Counting:
 class Noted:
     """One who goes round, and somebody who notes what it was asked and saw."""
 
-    def __init__(self, inner: MissingObserver) -> None:
+    def __init__(self, inner: MissingDetector) -> None:
         self._inner = inner
         self.asked: list[DetectorContext] = []
         self.seen: list[list[str]] = []
@@ -148,7 +148,7 @@ def test_a_round_goes_on_between_looks_and_nothing_else_does(stored):
     """Whoever watches many schedules takes a little time each second, and never much at once."""
     store, clock = stored
     make(store, 5)
-    others, noted = Counting(), Noted(MissingObserver(page=2, most=2))
+    others, noted = Counting(), Noted(MissingDetector(page=2, most=2))
     guard = GuardRoom(store, clock, observers=(others, noted))
     rests = []
     for _ in range(5):
@@ -169,7 +169,7 @@ def test_who_fails_on_his_round_is_not_asked_again_before_the_next_look(stored):
     """What is wrong with it is told four times a minute, and not sixty."""
     store, clock = stored
     make(store, 5)
-    noted = Noted(MissingObserver(page=2, most=2))
+    noted = Noted(MissingDetector(page=2, most=2))
     guard = GuardRoom(store, clock, observers=(noted,))
     guard.watcher.tick()
     noted.fails = True
@@ -185,7 +185,7 @@ def test_who_has_got_the_watch_looks_at_everything_first(stored):
     """Whatever he has done before another had it."""
     store, clock = stored
     make(store, 5)
-    others, noted = Counting(), Noted(MissingObserver(page=2, most=2))
+    others, noted = Counting(), Noted(MissingDetector(page=2, most=2))
     guard = GuardRoom(store, clock, observers=(others, noted))
     guard.watcher.tick()
     guard.watcher.stop()
@@ -222,7 +222,7 @@ def test_schedules_that_all_stop_at_once_are_no_flood(stored):
         record = steps.create(store, f"s{number:03}")
         steps.fire_due(store, clock, record)
     clock.advance("6h")
-    guard = GuardRoom(store, clock, observers=(ScheduleObserver(),))
+    guard = GuardRoom(store, clock, observers=(ScheduleDetector(),))
     guard.rule("stale-completion", threshold=1, clear_for="0s")
     guard.look(4)
     first = guard.subjects("stale-completion")

@@ -14,8 +14,8 @@ import pytest
 from duly.domain.alert_rules import AlertKind
 from duly.engine.alerts.channels import DeliveryResult
 from duly.engine.alerts.delivery import AlertDeliverer
-from duly.engine.alerts.schedule_detectors import ScheduleObserver
-from duly.engine.alerts.watcher import usual_observers
+from duly.engine.alerts.schedule_detectors import ScheduleDetector
+from duly.engine.alerts.watcher import usual_detectors
 from duly.engine.manual_clock import ManualClock
 from duly.errors import StoreUnavailable
 from duly.store.ports.alerts import (
@@ -275,7 +275,7 @@ class Blind:
 
 def test_an_observer_that_fails_blinds_nobody_else_and_resolves_nothing(stored):
     in_trouble(stored)
-    guard = GuardRoom(stored[0], stored[1], observers=(Blind(), *usual_observers()))
+    guard = GuardRoom(stored[0], stored[1], observers=(Blind(), *usual_detectors()))
     guard.look(8)
     raised = guard.subjects("no-executions")
     blind = GuardRoom(stored[0], stored[1], guard.holder, observers=(Blind(),))
@@ -409,7 +409,7 @@ def test_schedules_are_looked_at_page_by_page_and_suspects_each_time(stored):
     store, clock = stored
     for number in range(7):
         steps.create(store, f"s{number}")
-    observer = ScheduleObserver(page=2, most=3)
+    observer = ScheduleDetector(page=2, most=3)
     guard = GuardRoom(store, clock, observers=(observer,))
     seen: list[set[str]] = []
 

@@ -39,7 +39,7 @@ LATE_FROM_US = 10 * SECOND_US
 SKEW_FROM_US = 50_000
 
 
-class FleetObserver:
+class FleetDetector:
     """Looks at dispatchers, and at what they have not fired."""
 
     def observe(self, asked: DetectorContext) -> DetectorResult:
@@ -187,7 +187,7 @@ MADE_US = MINUTE * SECOND_US
 NOTE = "creations"
 
 
-class QueueObserver:
+class QueueDetector:
     """Looks at queues: how much waits, for how long, and whether anything is begun."""
 
     def observe(self, asked: DetectorContext) -> DetectorResult:
@@ -214,7 +214,7 @@ class QueueObserver:
         )
 
 
-class DestinationObserver:
+class DestinationDetector:
     """Looks at breakers."""
 
     def observe(self, asked: DetectorContext) -> DetectorResult:
@@ -227,7 +227,7 @@ class DestinationObserver:
         return DetectorResult(conditions=conditions, kinds=kinds)
 
 
-class DoubtObserver:
+class AmbiguousRunDetector:
     """Looks at runs of which nobody knows what they did."""
 
     def observe(self, asked: DetectorContext) -> DetectorResult:
@@ -239,7 +239,7 @@ class DoubtObserver:
         return DetectorResult(conditions=conditions, kinds=kinds)
 
 
-class TroubleObserver:
+class TroubleDetector:
     """Looks for stalled attempts, runs tried often, new dead letters, early fires, many orders."""
 
     def observe(self, asked: DetectorContext) -> DetectorResult:

@@ -210,7 +210,7 @@ TOLD_MAX = 20
 MISSING_KINDS = (AlertKind.MISSING_RUN,)
 
 
-class MissingObserver:
+class MissingDetector:
     """Looks for occurrences without a record, page by page."""
 
     def __init__(self, page: int = PAGE, most: int = SCHEDULES_MAX) -> None:
@@ -311,7 +311,7 @@ REMEDIES = {
 """What to do, by how the reason begins."""
 
 
-class PausedObserver:
+class PausedDetector:
     """Looks at paused schedules, page by page."""
 
     def __init__(self, page: int = PAGE) -> None:
@@ -375,7 +375,7 @@ RUNS_KNOWN_MIN = 3
 SCHEDULE_KINDS = (AlertKind.STALE_COMPLETION, AlertKind.OVERLAP)
 
 
-class ScheduleObserver:
+class ScheduleDetector:
     """Looks at schedules, page by page."""
 
     def __init__(self, page: int = PAGE, most: int = SCHEDULES_MAX) -> None:

@@ -31,18 +31,18 @@ from duly.domain.alert_channels import ChannelConfig, read_channel
 from duly.domain.alert_rules import AlertKind, Rulebook, rule_from_json
 from duly.domain.alerts import AlertPolicy, AlertTransition, DetectorResult, Silence, decide, joined
 from duly.engine.alerts.fleet_detectors import (
-    DestinationObserver,
-    DoubtObserver,
-    FleetObserver,
-    QueueObserver,
-    TroubleObserver,
+    AmbiguousRunDetector,
+    DestinationDetector,
+    FleetDetector,
+    QueueDetector,
+    TroubleDetector,
 )
 from duly.engine.alerts.schedule_detectors import (
     DetectorContext,
-    MissingObserver,
-    PausedObserver,
+    MissingDetector,
+    PausedDetector,
     RotatingDetector,
-    ScheduleObserver,
+    ScheduleDetector,
 )
 from duly.errors import STORE_AWAY, DulyError, UsageError
 from duly.store.ports.alerts import (
@@ -154,17 +154,17 @@ class WatcherIdentity:
     """Its host and process, for people."""
 
 
-def usual_observers() -> tuple[Detector, ...]:
+def usual_detectors() -> tuple[Detector, ...]:
     """Return all who look."""
     return (
-        FleetObserver(),
-        QueueObserver(),
-        DestinationObserver(),
-        DoubtObserver(),
-        TroubleObserver(),
-        ScheduleObserver(),
-        MissingObserver(),
-        PausedObserver(),
+        FleetDetector(),
+        QueueDetector(),
+        DestinationDetector(),
+        AmbiguousRunDetector(),
+        TroubleDetector(),
+        ScheduleDetector(),
+        MissingDetector(),
+        PausedDetector(),
     )
 
 
@@ -185,7 +185,7 @@ class Watcher:
         self._clock = clock
         self._watchman = watchman
         self._settings = settings or WatcherSettings()
-        self._observers = usual_observers() if observers is None else tuple(observers)
+        self._observers = usual_detectors() if observers is None else tuple(observers)
         self._telemetry = telemetry or NullTelemetry()
         self._notes: dict[str, Any] | None = None
         self._rests_until = 0

@@ -361,7 +361,7 @@ def channels_page(asked: PageRequest, tried: ChannelTest | None = None) -> Rende
     return Rendered(template="alert_channels.html", model=model, title="Channels of alerts")
 
 
-def place_of(alert: Alert) -> NotifiedPlace | None:
+def subject_place(alert: Alert) -> NotifiedPlace | None:
     """Return where the console shows what an alert is about; None where it does not."""
     sort, _, name = alert.subject.partition(" ")
     query: dict[str, str | None] = {"tenant": alert.tenant}
@@ -437,7 +437,7 @@ def show_alert(asked: PageRequest) -> Rendered:
     parts = remedy_parts(alert.remedy)
     model = AlertModel(
         alert=alert,
-        place=place_of(alert),
+        place=subject_place(alert),
         commands=tuple(of_tenant(alert.tenant, one) for one in parts if one.startswith(COMMAND)),
         advice=tuple(one for one in parts if not one.startswith(COMMAND)),
         command=command_text(alert.tenant, "alert", "show", str(alert.id)),

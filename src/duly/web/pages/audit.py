@@ -15,7 +15,7 @@ import msgspec
 from duly import UsageError
 from duly.api.views import zone_of
 from duly.web.formatting import local_date
-from duly.web.pages.fleet import place_of
+from duly.web.pages.fleet import owner_path
 from duly.web.rendering import command_text
 from duly.web.requests import Page, PageRequest, Rendered, read_place, write_place
 
@@ -153,7 +153,7 @@ def _path(entry: HistoryEntry, run: str | None) -> str | None:
     if kind == "schedule" and _id(entry.subject) is None:
         return f"/schedules/{quote(entry.subject, safe='')}"
     if kind == "owner":
-        return place_of(entry.subject)
+        return owner_path(entry.subject)
     return PLACES.get(kind)
 
 

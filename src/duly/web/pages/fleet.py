@@ -316,7 +316,7 @@ def mark_gone(asked: PageRequest) -> Redirect:
         text += f"; {_schedules(gone.active)} left: say it again"
     fields = {"owner": gone.owner, "reason": OWNER_UNDONE}
     undo = Undo(label="They are back", path=f"{PLACE}/back", fields=fields)
-    return Redirect(to=place_of(gone.owner), said=Flash(text=text, undo=undo))
+    return Redirect(to=owner_path(gone.owner), said=Flash(text=text, undo=undo))
 
 
 def mark_back(asked: PageRequest) -> Redirect:
@@ -330,7 +330,7 @@ def mark_back(asked: PageRequest) -> Redirect:
     return Redirect(to=f"/schedules?{paused}", said=Flash(text=text, undo=undo))
 
 
-def place_of(owner: str) -> str:
+def owner_path(owner: str) -> str:
     """Return where an owner is looked at."""
     return f"{PLACE}?{urlencode({'owner': owner})}"
 

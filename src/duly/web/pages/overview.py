@@ -35,10 +35,10 @@ from duly.web.pages.timeline import (
 from duly.web.rendering import (
     NEGLECTED_SECONDS,
     OWN_SECONDS,
+    console_path,
     load_all,
     load_tenant,
     look_at_own_stale,
-    place_of,
 )
 from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered
 
@@ -456,8 +456,8 @@ def make_tiles(
     backlog = sum(
         one.total - one.looked_at for one in asked.app.backfills.list() if one.status == "active"
     )
-    inbox = place_of("/inbox") or "/runs?state=ambiguous"
-    backfills = place_of("/backfills") or "/runs?lane=backfill"
+    inbox = console_path("/inbox") or "/runs?state=ambiguous"
+    backfills = console_path("/backfills") or "/runs?lane=backfill"
     missing = asked.kept.get("missing", MISSING_SECONDS, lambda: _count_missing(asked))
     return (
         Tile("Missing", *missing),
@@ -486,7 +486,12 @@ def _count_missing(asked: PageRequest) -> tuple[int, str, str, bool]:
     """Count what should have become a run within a day, and has not."""
     found = asked.app.runs.missing(asked.now - MISSING_SINCE)
     number = sum(one.is_missing for one in found.items)
-    return number, "missing", place_of("/missing") or "/?show=late#sides", found.after is not None
+    return (
+        number,
+        "missing",
+        console_path("/missing") or "/?show=late#sides",
+        found.after is not None,
+    )
 
 
 LOADED_MAX = 300

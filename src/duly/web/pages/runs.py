@@ -15,7 +15,7 @@ from duly.api.views import CONFIRMED_ABOVE
 from duly.web.charts import RunChain, make_chain
 from duly.web.formatting import ORIGINS, RUN_STATES, StateLabel, met_terms
 from duly.web.pages.overview import NOTICED, Noticed, find_noticed
-from duly.web.rendering import command_text, place_of
+from duly.web.rendering import command_text, console_path
 from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered, Undo
 
 if TYPE_CHECKING:
@@ -714,7 +714,7 @@ def show_run(asked: PageRequest) -> Rendered:
     model = RunModel(
         run=row,
         zone=row.zone,
-        inbox=place_of("/inbox") if run.state == "ambiguous" else None,
+        inbox=console_path("/inbox") if run.state == "ambiguous" else None,
         key=run.key,
         root=str(run.root),
         window=run.window,
