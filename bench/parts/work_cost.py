@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.stores.places import Counting, Place
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from duly.engine.manual_clock import ManualClock
 
 Observers = Callable[[App], AbstractContextManager[Telemetry | None]]
@@ -72,7 +72,7 @@ class CountingExecutor(InlineExecutor):
     def __init__(self) -> None:
         self.count = 0
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Run it to its end."""
         self.count += 1
         super().start(work)

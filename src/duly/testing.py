@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
     from duly.app import App
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from duly.store.ports.queries import StoreStatus
 
 __all__ = ["ManualClock", "SeededDraws", "VirtualClock", "virtual_time"]
@@ -45,16 +45,16 @@ __all__ = ["ManualClock", "SeededDraws", "VirtualClock", "virtual_time"]
 class InlineExecutor:
     """Runs each work to its end before `start` returns; nothing can stop it meanwhile."""
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Prepare, begin, run, and say how it ended."""
         # Whose code is running is noted in a context: here it must not be the caller's own.
         context = copy_context()
         work.ended(carried_out(lambda: context.run(called, work, _finished)))
 
-    def ask(self, work: WriteTransaction) -> None:
+    def ask(self, work: AttemptWork) -> None:
         """Do nothing: what was started has ended."""
 
-    def insist(self, work: WriteTransaction) -> bool:
+    def insist(self, work: AttemptWork) -> bool:
         """Say that it is over."""
         return True
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from duly.domain.schedule_changes import ScheduleChange
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.tasks import RunContext
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from duly.engine.loop import Service
     from duly.store.ports.execution import ClaimedRun
     from duly.telemetry import Event
@@ -115,25 +115,25 @@ class Scripted:
     """An executor whose code does what the test says, when the test says it."""
 
     def __init__(self) -> None:
-        self.works: list[WriteTransaction] = []
-        self.asked: list[WriteTransaction] = []
-        self.insisted: list[WriteTransaction] = []
+        self.works: list[AttemptWork] = []
+        self.asked: list[AttemptWork] = []
+        self.insisted: list[AttemptWork] = []
         self.is_closed = False
         self.can_be_stopped = True
         """Whether insisting helps; a thread's code can't be stopped."""
-        self.on_start: Callable[[WriteTransaction], None] = lambda work: work.began()
-        self.on_ask: Callable[[WriteTransaction], None] = lambda work: None
-        self.on_insist: Callable[[WriteTransaction], None] = lambda work: None
+        self.on_start: Callable[[AttemptWork], None] = lambda work: work.began()
+        self.on_ask: Callable[[AttemptWork], None] = lambda work: None
+        self.on_insist: Callable[[AttemptWork], None] = lambda work: None
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         self.works.append(work)
         self.on_start(work)
 
-    def ask(self, work: WriteTransaction) -> None:
+    def ask(self, work: AttemptWork) -> None:
         self.asked.append(work)
         self.on_ask(work)
 
-    def insist(self, work: WriteTransaction) -> bool:
+    def insist(self, work: AttemptWork) -> bool:
         self.insisted.append(work)
         if self.can_be_stopped:
             self.on_insist(work)
@@ -145,7 +145,7 @@ class Scripted:
     def does(self, end: End) -> None:
         """Let every work begin and end like this, at once."""
 
-        def start(work: WriteTransaction) -> None:
+        def start(work: AttemptWork) -> None:
             work.began()
             work.ended(end)
 
@@ -188,7 +188,7 @@ class Shop:
     line: Line
 
     @property
-    def works(self) -> list[WriteTransaction]:
+    def works(self) -> list[AttemptWork]:
         return self.executor.works
 
     def end(self, end: End | None = None, number: int = -1) -> None:

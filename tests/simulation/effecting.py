@@ -21,7 +21,7 @@ from duly.store.ports.effects import AddVerdict
 from tests.simulation.recipe import SECOND
 
 if TYPE_CHECKING:
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from tests.simulation.task_threads import Strand
     from tests.simulation.world import World
 
@@ -116,7 +116,7 @@ class Outside:
         )
 
 
-def take_effect(strand: Strand, work: WriteTransaction, outside: Outside) -> None:
+def take_effect(strand: Strand, work: AttemptWork, outside: Outside) -> None:
     """Do what an attempt is to do outside: a few effects by their keys, or all of it as one."""
     claimed, recipe = work.claimed, strand.world.recipe
     run, fence = claimed.record.id, claimed.fence
@@ -156,7 +156,7 @@ def take_effect(strand: Strand, work: WriteTransaction, outside: Outside) -> Non
                 raise
 
 
-def check_outside(strand: Strand, work: WriteTransaction, outside: Outside) -> None:
+def check_outside(strand: Strand, work: AttemptWork, outside: Outside) -> None:
     """Look at what a run has brought about, as its task's own check does, and record it."""
     claimed, recipe = work.claimed, strand.world.recipe
     draws = random.Random(f"{recipe.seed}/{claimed.run_id.hex()}/{claimed.tries.attempt}/check")
@@ -176,7 +176,7 @@ def check_outside(strand: Strand, work: WriteTransaction, outside: Outside) -> N
 
 
 def _commit_row(
-    strand: Strand, work: WriteTransaction, outside: Outside, draws: random.Random
+    strand: Strand, work: AttemptWork, outside: Outside, draws: random.Random
 ) -> None:
     """Write a row that is committed with the run's success, or not at all."""
     is_calm = strand.world.weather.is_calm

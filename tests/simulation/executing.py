@@ -23,7 +23,7 @@ from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from duly.store.ports.execution import ClaimedRun
     from tests.simulation.limit_checker import LimitChecker
     from tests.simulation.nodes import Node
@@ -99,9 +99,9 @@ class ScriptedExecutor:
         """How many the worker may have, of all kinds together."""
         self._kind = kind
         self._observer = observer
-        self._strands: dict[int, tuple[WriteTransaction, Strand]] = {}
+        self._strands: dict[int, tuple[AttemptWork, Strand]] = {}
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Begin."""
         if len(self._node.strands) >= self._slots:
             # Said, and not raised: that would be the run's own end.
@@ -109,7 +109,7 @@ class ScriptedExecutor:
         strand = Strand(self._node, lambda strand: self._run(strand, work))
         self._strands[id(work)] = (work, strand)
 
-    def _run(self, strand: Strand, work: WriteTransaction) -> None:
+    def _run(self, strand: Strand, work: AttemptWork) -> None:
         world = self._node.world
         draw = limited_script if world.recipe.has_limits else script_of
         script = CALM if world.weather.is_calm else draw(world.recipe, work.claimed)
@@ -134,7 +134,7 @@ class ScriptedExecutor:
             self._strands.pop(id(work), None)
         work.ended(end)
 
-    def _act(self, strand: Strand, work: WriteTransaction, script: Script) -> object:
+    def _act(self, strand: Strand, work: AttemptWork, script: Script) -> object:
         outside = self._observer.outside
         if work.runnable.name.endswith(CHECK_SUFFIX):
             check_outside(strand, work, outside)
@@ -143,13 +143,13 @@ class ScriptedExecutor:
             take_effect(strand, work, outside)
         return play(strand, work.live, script)
 
-    def ask(self, work: WriteTransaction) -> None:
+    def ask(self, work: AttemptWork) -> None:
         """Cancel what can be; a thread looks by itself."""
         _, strand = self._strands.get(id(work), (None, None))
         if strand is not None and self._kind is not TaskKind.THREAD:
             strand.interrupt(CancelledError())
 
-    def insist(self, work: WriteTransaction) -> bool:
+    def insist(self, work: AttemptWork) -> bool:
         """Kill a process; nothing else can be made to stop."""
         _, strand = self._strands.get(id(work), (None, None))
         if strand is None or strand.is_over:
@@ -166,7 +166,7 @@ class ScriptedExecutor:
             if self._kind is TaskKind.PROCESS and not strand.is_over:
                 self._kill(work, strand)
 
-    def _kill(self, work: WriteTransaction, strand: Strand) -> None:
+    def _kill(self, work: AttemptWork, strand: Strand) -> None:
         strand.end()
         self._strands.pop(id(work), None)
         work.ended(Failed("killed", Reason.KILLED))

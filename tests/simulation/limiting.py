@@ -24,7 +24,7 @@ from tests.simulation.users import REFUSED, TENANT, User
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from duly.store.ports.execution import ClaimedRun
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
@@ -95,7 +95,7 @@ def limited_script(recipe: Recipe, claimed: ClaimedRun) -> Script:
     return Script(deed, draws.choice(LENGTHS_US), draws.choice(WAITS_US))
 
 
-def call_out(strand: Strand, work: WriteTransaction) -> None:
+def call_out(strand: Strand, work: AttemptWork) -> None:
     """Call whom the task calls; raise if that one does not answer."""
     destination, world = work.runnable.limits.destination, strand.world
     if destination is None:

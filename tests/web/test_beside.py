@@ -155,6 +155,18 @@ def test_a_program_that_runs_itself_goes_on_without_a_console(tmp_path, taken_po
         assert program.poll() is None
 
 
+def test_a_program_with_a_log_of_its_own_serves_the_console(tmp_path, monkeypatch):
+    """`app.run()` logs where the console is, as the program has set its log up."""
+    (tmp_path / "logged.py").write_text(
+        f"import logging\nlogging.basicConfig(level='INFO')\n{PROGRAM}"
+    )
+    monkeypatch.setenv("DULY_PORT", "0")
+    with running(tmp_path, "logged.py") as program:
+        address = re.findall(r"http://127\.0\.0\.1:\d+", line_with(program, "http://"))[0]
+
+        assert 200 == httpx.get(f"{address}/healthz", timeout=LIMIT_S).status_code
+
+
 def test_what_is_installed_holds_every_template_and_static_file(tmp_path):
     """A wheel and a clone behave alike."""
     words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]

@@ -535,7 +535,7 @@ def _console(app: App, logger: logging.Logger) -> Iterator[None]:
         yield
         return
     beside: Any = import_module("duly.web.console")
-    told = beside.Beside(
+    told = beside.EmbeddedConsole(
         tell=lambda text, _facts: logger.info("%s", text),
         warn=lambda text, _facts: logger.warning("warning: %s", text),
     )

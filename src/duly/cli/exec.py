@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from duly.client.run_view import Run
     from duly.domain.outcomes import End
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
 
 
 PREFIX = "exec:"
@@ -112,12 +112,12 @@ class _OneExecutor(CommandExecutor):
         self._passed_on: signal.Signals | None = None
         self.on_end: Callable[[], None] = _nothing
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Begin."""
         self.has_begun.set()
         super().start(work)
 
-    def _run(self, work: WriteTransaction, run: Callable[[], End]) -> None:
+    def _run(self, work: AttemptWork, run: Callable[[], End]) -> None:
         super()._run(work, lambda: self._final(run(), work.runnable.policy.effects))
         self.on_end()
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from duly.app import App
     from duly.clock import Clock
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from duly.store.ports import Store
 
 
@@ -61,7 +61,7 @@ class VirtualExecutor:
         self.ended = 0
         """How many have ended."""
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Begin, up to the first rest."""
         actor = self._idle.pop() if self._idle else _Actor(self._clock)
         actor.work = work
@@ -79,12 +79,12 @@ class VirtualExecutor:
             has_gone_on = True
         return has_gone_on
 
-    def ask(self, work: WriteTransaction) -> None:
+    def ask(self, work: AttemptWork) -> None:
         """Let its code look at once whether it is to stop."""
         for actor in self._taken_out(work):
             self._play(actor)
 
-    def insist(self, work: WriteTransaction) -> bool:
+    def insist(self, work: AttemptWork) -> bool:
         """End its code where it rests."""
         for actor in self._taken_out(work):
             actor.is_abandoned = True
@@ -101,7 +101,7 @@ class VirtualExecutor:
             actor.end()
         self._idle.clear()
 
-    def _taken_out(self, work: WriteTransaction) -> list[_Actor]:
+    def _taken_out(self, work: AttemptWork) -> list[_Actor]:
         found = [actor for _, _, actor in self._resting if actor.work is work]
         self._resting = sorted(one for one in self._resting if one[2] not in found)
         return found
@@ -120,7 +120,7 @@ class _Actor:
     """A thread that runs one attempt after the other, and only while its executor waits for it."""
 
     def __init__(self, clock: Clock) -> None:
-        self.work: WriteTransaction | None = None
+        self.work: AttemptWork | None = None
         """What it is to run; None for nothing any more."""
         self.is_abandoned = False
         """Whether the code is to end where it rests."""

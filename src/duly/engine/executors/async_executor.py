@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from duly.domain.outcomes import End
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from duly.telemetry.tracing import AttemptTrace
 
 CLOSE_SECONDS_MAX = 2.0
@@ -50,21 +50,21 @@ class EventLoopExecutor:
 
     def __init__(self) -> None:
         self._loop: _LoopThread | None = None
-        self._loops: dict[WriteTransaction, _LoopThread] = {}
+        self._loops: dict[AttemptWork, _LoopThread] = {}
         """Of all that has not ended: where it runs, or waits to be begun."""
-        self._hosts: dict[WriteTransaction, _Host] = {}
+        self._hosts: dict[AttemptWork, _Host] = {}
         """Of all that has begun, and waits for something: the task that it runs in."""
-        self.asked: dict[WriteTransaction, bool] = {}
+        self.asked: dict[AttemptWork, bool] = {}
         """Of all that was asked to stop: whether its loop has come round to that."""
         self._lock = threading.Lock()
         self._watch: threading.Thread | None = None
         self._closed = threading.Event()
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Begin on the loop, which is started when it is first needed."""
         self.start_all((work,))
 
-    def start_all(self, works: Sequence[WriteTransaction]) -> None:
+    def start_all(self, works: Sequence[AttemptWork]) -> None:
         """Begin all of them, and wake the loop once."""
         with self._lock:  # or they might be given to a loop that is just being left
             loop = self._current()
@@ -82,14 +82,14 @@ class EventLoopExecutor:
             self._loop = _LoopThread(self)
         return self._loop
 
-    def ask(self, work: WriteTransaction) -> None:
+    def ask(self, work: AttemptWork) -> None:
         """Cancel the coroutine."""
         loop = self._loops.get(work)
         if loop is not None:
             self.asked.setdefault(work, False)
             loop.call(self._cancel, work)
 
-    def insist(self, work: WriteTransaction) -> bool:
+    def insist(self, work: AttemptWork) -> bool:
         """Cancel it once more; False if it has not ended since it was asked."""
         loop = self._loops.get(work)
         if loop is None:
@@ -108,11 +108,11 @@ class EventLoopExecutor:
         for one in loops:
             one.close()
 
-    def keep(self, work: WriteTransaction, host: _Host) -> None:
+    def keep(self, work: AttemptWork, host: _Host) -> None:
         """Note that something has the host that began it for itself."""
         self._hosts[work] = host
 
-    def end(self, work: WriteTransaction, end: End, *, is_quiet: bool = False) -> None:
+    def end(self, work: AttemptWork, end: End, *, is_quiet: bool = False) -> None:
         """Tell how something ended; quietly, if somebody rings in a moment."""
         loop = self._loops.pop(work, None)
         if self._hosts:
@@ -136,7 +136,7 @@ class EventLoopExecutor:
         with self._lock:
             return set(self._loops.values())
 
-    def _cancel(self, work: WriteTransaction) -> None:
+    def _cancel(self, work: AttemptWork) -> None:
         loop = self._loops.get(work)
         if loop is None:
             self.asked.pop(work, None)
@@ -165,7 +165,7 @@ class EventLoopExecutor:
         with self._lock:
             if self._loop is loop:
                 self._loop = None
-            moving: list[WriteTransaction] = []
+            moving: list[AttemptWork] = []
             with suppress(IndexError):
                 while True:  # its own loop may come round, and take some, at any moment
                     moving.append(loop.waiting.popleft())
@@ -180,14 +180,14 @@ class EventLoopExecutor:
 class _Host:
     """A task that runs one coroutine after the other, until one of them has to wait."""
 
-    def __init__(self, executor: EventLoopExecutor, waiting: deque[WriteTransaction]) -> None:
+    def __init__(self, executor: EventLoopExecutor, waiting: deque[AttemptWork]) -> None:
         self._executor = executor
         self._waiting = waiting
         self.is_kept = False
         """Whether the one that it runs has waited for something: then it takes up no other."""
-        self.work: WriteTransaction | None = None
+        self.work: AttemptWork | None = None
         """What it runs."""
-        self.last: WriteTransaction | None = None
+        self.last: AttemptWork | None = None
         """The last that it has run to its end, and not rung for."""
         # Not by the loop, which may have been told to make its tasks in another way.
         self.task = asyncio.Task(self._run(), context=Context())
@@ -227,12 +227,12 @@ class _Host:
         return self.task.cancelling() > 0 or len(copy_context()) > 1
 
 
-def _not_begun(work: WriteTransaction) -> End:
+def _not_begun(work: AttemptWork) -> End:
     """Return how it ended that was asked to stop before it began."""
     return end_of_error(asyncio.CancelledError(), work.runnable.policy, work.live)
 
 
-def _begun(work: WriteTransaction) -> Callable[[], Awaitable[object]] | End:
+def _begun(work: AttemptWork) -> Callable[[], Awaitable[object]] | End:
     """Say that it begins, and return what to await; or how it ended, if it may not or can't."""
     log_for(work)
     call = prepared(work)
@@ -251,7 +251,7 @@ async def _traced(call: Callable[[], Awaitable[object]], trace: AttemptTrace) ->
         return await call()
 
 
-def _end_of(error: BaseException, work: WriteTransaction) -> End:
+def _end_of(error: BaseException, work: AttemptWork) -> End:
     """Return how it ended by what was raised; nothing goes further, not even sys.exit."""
     trace = error.__traceback__
     try:
@@ -273,12 +273,12 @@ class _LoopThread:
         self.is_dead = False
         """Whether it has ended though nobody has closed it."""
         self._is_closed = False
-        self.waiting: deque[WriteTransaction] = deque()
+        self.waiting: deque[AttemptWork] = deque()
         """What is to be begun: whoever takes something out begins it, or brings it elsewhere."""
-        self._calls: deque[tuple[Callable[[WriteTransaction], None], WriteTransaction]] = deque()
+        self._calls: deque[tuple[Callable[[AttemptWork], None], AttemptWork]] = deque()
         self._host: _Host | None = None
         """The last one, while another is about to follow it."""
-        self._last: WriteTransaction | None = None
+        self._last: AttemptWork | None = None
         """The last that has ended, if nobody has rung for it."""
         self._ring_at = 0.0
         self.is_waited_for = False
@@ -288,7 +288,7 @@ class _LoopThread:
         self._thread = threading.Thread(target=self._run, name="duly-event-loop", daemon=True)
         self._thread.start()
 
-    def call(self, function: Callable[[WriteTransaction], None], work: WriteTransaction) -> None:
+    def call(self, function: Callable[[AttemptWork], None], work: AttemptWork) -> None:
         """Have the loop call a function soon; one that has ended has nothing left to call."""
         self._calls.append((function, work))
         self.ring()

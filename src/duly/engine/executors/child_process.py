@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.outcomes import End
     from duly.domain.tasks import RunContext
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
 
 
 CHUNK_BYTES = 64 * 1024
@@ -215,13 +215,13 @@ class ChildExecutor:
         self._lock = threading.Lock()
         self._families = Families()
 
-    def ask(self, work: WriteTransaction) -> None:
+    def ask(self, work: AttemptWork) -> None:
         """Send SIGTERM."""
         begun = self._find(work)
         if begun is not None:
             begun.attempt.stop(signal.SIGTERM)
 
-    def insist(self, work: WriteTransaction) -> bool:
+    def insist(self, work: AttemptWork) -> bool:
         """Kill it and whatever it has started."""
         begun = self._find(work)
         if begun is not None:
@@ -246,7 +246,7 @@ class ChildExecutor:
             begun.thread.join(CLOSE_SECONDS_MAX)
         self._families.close()
 
-    def _begin(self, work: WriteTransaction, attempt: Stoppable, run: Callable[[], End]) -> None:
+    def _begin(self, work: AttemptWork, attempt: Stoppable, run: Callable[[], End]) -> None:
         """Run an attempt in a thread of its own."""
         # The thread starts the process and ends after it: see child.py.
         thread = threading.Thread(
@@ -260,16 +260,16 @@ class ChildExecutor:
             self._forget(work)
             raise
 
-    def _run(self, work: WriteTransaction, run: Callable[[], End]) -> None:
+    def _run(self, work: AttemptWork, run: Callable[[], End]) -> None:
         end = carried_out(run)
         self._forget(work)
         work.ended(end)
 
-    def _find(self, work: WriteTransaction) -> StartedAttempt | None:
+    def _find(self, work: AttemptWork) -> StartedAttempt | None:
         with self._lock:
             return self._begun.get(id(work))
 
-    def _forget(self, work: WriteTransaction) -> None:
+    def _forget(self, work: AttemptWork) -> None:
         with self._lock:
             del self._begun[id(work)]
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from duly.domain.outcomes import End
     from duly.domain.secret_refs import ReadSecret
     from duly.engine.executors.child_process import OutputReader
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from duly.store.ports.execution import ClaimedRun
 
 
@@ -61,7 +61,7 @@ def run_variables(claimed: ClaimedRun) -> dict[str, str]:
     }
 
 
-def trace_variables(work: WriteTransaction) -> dict[str, str]:
+def trace_variables(work: AttemptWork) -> dict[str, str]:
     """Return what tells a process of its attempt's span, in the words of OpenTelemetry."""
     carrier = {} if work.trace is None else work.trace.carrier()
     return {name.upper(): value for name, value in carrier.items()}
@@ -112,7 +112,7 @@ class CommandExecutor(ChildExecutor):
         self._settings = settings or CommandSettings()
         self._found: dict[str, str] = {}
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Begin in a new process; refuse what this worker is not allowed to run."""
         allowed, name = self._settings.allowed, work.runnable.name
         if allowed is not None and name not in allowed:
@@ -154,7 +154,7 @@ class CommandExecutor(ChildExecutor):
         return _result(work, output) if plan.has_result else end_of_value(None, work.live)
 
     def _order(
-        self, work: WriteTransaction, plan: CommandPlan, arguments: Mapping[str, Any]
+        self, work: AttemptWork, plan: CommandPlan, arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
         argv = fill_argv(plan, arguments)
         variables = self._inherited()
@@ -179,7 +179,7 @@ class CommandExecutor(ChildExecutor):
         return {"PATH": PATH_DEFAULT, **{name: env[name] for name in names if env.get(name)}}
 
     def _variable(
-        self, work: WriteTransaction, declared: tuple[str, Any], arguments: Mapping[str, Any]
+        self, work: AttemptWork, declared: tuple[str, Any], arguments: Mapping[str, Any]
     ) -> str:
         """Return the value of a declared variable: a text with arguments in it, or a secret."""
         name, value = declared
@@ -206,7 +206,7 @@ class CommandExecutor(ChildExecutor):
 class _Attempt:
     """One process."""
 
-    work: WriteTransaction
+    work: AttemptWork
     families: Families
     watching: Watching | None = None
     is_stopped: bool = False
@@ -269,7 +269,7 @@ class _Attempt:
             return self._child
 
 
-def _result(work: WriteTransaction, output: Output) -> End:
+def _result(work: AttemptWork, output: Output) -> End:
     """Return the end of a command whose last line is its result."""
     last = output.last[STDOUT]
     try:

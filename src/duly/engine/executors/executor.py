@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from duly.telemetry.tracing import AttemptTrace
 
 
-def prepared(work: WriteTransaction) -> Callable[[], Any] | End:
+def prepared(work: AttemptWork) -> Callable[[], Any] | End:
     """Return what to call; or how it ended, if its arguments do not fit or a secret is missing."""
     try:
         return work.runnable.prepare(work.claimed, work.live)
@@ -34,7 +34,7 @@ def prepared(work: WriteTransaction) -> Callable[[], Any] | End:
         return unprepared(error, work.runnable.policy, work.live)
 
 
-def permitted(work: WriteTransaction) -> End | None:
+def permitted(work: AttemptWork) -> End | None:
     """Take permission for all that a command or a webhook does, where that may not be repeated.
 
     It can't ask for itself: all of it is one effect. How it ended, if there is no permission;
@@ -53,7 +53,7 @@ def permitted(work: WriteTransaction) -> End | None:
             return Failed("it was not begun: the run was taken from this worker", is_undone=True)
 
 
-def called(work: WriteTransaction, finish: Callable[[Any], Any] | None = None) -> End:
+def called(work: AttemptWork, finish: Callable[[Any], Any] | None = None) -> End:
     """Run a plain function to its end. Nothing that it raises goes further, not even sys.exit.
 
     `finish` makes a result of what the call returned, where that is only a beginning.
@@ -64,7 +64,7 @@ def called(work: WriteTransaction, finish: Callable[[Any], Any] | None = None) -
         return _called(work, finish)
 
 
-def _called(work: WriteTransaction, finish: Callable[[Any], Any] | None) -> End:
+def _called(work: AttemptWork, finish: Callable[[Any], Any] | None) -> End:
     log_for(work)
     call = prepared(work)
     if not callable(call):
@@ -85,7 +85,7 @@ def carried_out(carry_out: Callable[[], End]) -> End:
         return Failed(error_text(error))
 
 
-def end_of_fault(error: BaseException, work: WriteTransaction) -> End:
+def end_of_fault(error: BaseException, work: AttemptWork) -> End:
     """Return how it ended by what its code raised, told from its own code on."""
     trace = error.__traceback__
     own = error.with_traceback(trace.tb_next) if trace and trace.tb_next else error
@@ -142,7 +142,7 @@ class TaskCatalogue(Protocol):
         ...
 
 
-class WriteTransaction(Protocol):
+class AttemptWork(Protocol):
     """One attempt in an executor's hands."""
 
     claimed: ClaimedRun
@@ -178,7 +178,7 @@ class WriteTransaction(Protocol):
 class Executor(Protocol):
     """Runs work of some kinds. None of its methods wait, and none raise for a task's faults."""
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Begin; call `work.began()` when the code starts, and `work.ended(…)` in the end.
 
         Arguments that do not fit end it with `Failed(reason=BAD_ARGUMENTS, is_retryable=False)`, a
@@ -186,11 +186,11 @@ class Executor(Protocol):
         """
         ...
 
-    def ask(self, work: WriteTransaction) -> None:
+    def ask(self, work: AttemptWork) -> None:
         """Ask the code to stop: cancel a coroutine, SIGTERM a process; a thread looks by itself."""
         ...
 
-    def insist(self, work: WriteTransaction) -> bool:
+    def insist(self, work: AttemptWork) -> bool:
         """Make it stop. True when it is over or will be at once (killed); False when it can't be.
 
         A thread can't: it keeps its slot until the process ends.
@@ -206,6 +206,6 @@ class Executor(Protocol):
 class BatchExecutor(Executor, Protocol):
     """An executor that begins many at the price of one: waking a thread takes longer than most."""
 
-    def start_all(self, works: Sequence[WriteTransaction]) -> None:
+    def start_all(self, works: Sequence[AttemptWork]) -> None:
         """Begin all of them, in this order; an error says that none of them has begun."""
         ...

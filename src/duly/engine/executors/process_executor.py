@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from duly.clock import Clock
     from duly.domain.outcomes import End
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
 
 LINGER_US = 5 * 1_000_000
 """How long a process may go on after it has said how its task ended: to tidy up, not to work."""
@@ -68,7 +68,7 @@ class ProcessExecutor(ChildExecutor):
         self._clock = clock
         self._settings = settings
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Begin in a new process; asked to stop, `run.cancelled` becomes true there."""
         attempt = _Attempt(work, self._clock, self._settings, self._families)
         self._begin(work, attempt, attempt.run)
@@ -78,7 +78,7 @@ class ProcessExecutor(ChildExecutor):
 class _Attempt:
     """One process, and what it says."""
 
-    work: WriteTransaction
+    work: AttemptWork
     clock: Clock
     settings: ProcessSettings
     families: Families

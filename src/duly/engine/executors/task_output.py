@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.domain.outcomes import End
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from duly.store.ports.execution import ClaimedRun
 
 
@@ -124,10 +124,10 @@ def _spellings(text: str) -> Iterator[str]:
             yield begun
 
 
-_RUNNING: ContextVar[WriteTransaction | None] = ContextVar("duly_running", default=None)
+_RUNNING: ContextVar[AttemptWork | None] = ContextVar("duly_running", default=None)
 
 
-def log_for(work: WriteTransaction) -> None:
+def log_for(work: AttemptWork) -> None:
     """Let whatever is logged in this context, and in what it starts, be a line of this run.
 
     Until somebody else says so in it: whoever runs tasks gives each a context, or says it anew.
@@ -135,7 +135,7 @@ def log_for(work: WriteTransaction) -> None:
     _RUNNING.set(work)
 
 
-def running() -> WriteTransaction | None:
+def running() -> AttemptWork | None:
     """Return the attempt whose code is running in this context."""
     return _RUNNING.get()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duly.domain.outcomes import End
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
 
 IDLE_SECONDS_MAX = 30.0
 """A thread that has had nothing to do for so long ends; the next burst starts it anew."""
@@ -32,9 +32,9 @@ class ThreadExecutor:
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._changed = threading.Condition(threading.Lock())
-        self._waiting: deque[WriteTransaction] = deque()
-        self._running: set[WriteTransaction] = set()
-        self._abandoned: set[WriteTransaction] = set()
+        self._waiting: deque[AttemptWork] = deque()
+        self._running: set[AttemptWork] = set()
+        self._abandoned: set[AttemptWork] = set()
         self._threads = 0
         """Those that are not abandoned."""
         self._idle = 0
@@ -42,11 +42,11 @@ class ThreadExecutor:
         """Whether a thread is on its way to what waits; when it has come, it calls the next."""
         self._is_closed = False
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Begin in a thread that is idle, or in a new one; wait in line if there are enough."""
         self.start_all((work,))
 
-    def start_all(self, works: Sequence[WriteTransaction]) -> None:
+    def start_all(self, works: Sequence[AttemptWork]) -> None:
         """Begin all of them: one thread is called, and each that comes calls the next."""
         with self._changed:
             self._waiting.extend(works)
@@ -59,10 +59,10 @@ class ThreadExecutor:
                         self._waiting.pop()
                     raise
 
-    def ask(self, work: WriteTransaction) -> None:
+    def ask(self, work: AttemptWork) -> None:
         """Leave it to the code, which sees `run.cancelled`."""
 
-    def insist(self, work: WriteTransaction) -> bool:
+    def insist(self, work: AttemptWork) -> bool:
         """Abandon the thread if its code still runs: there is no way to end it."""
         with self._changed:
             if work in self._waiting:
@@ -112,7 +112,7 @@ class ThreadExecutor:
             if is_abandoned:
                 return  # another thread has taken its place
 
-    def _next(self) -> WriteTransaction | None:
+    def _next(self) -> AttemptWork | None:
         with self._changed:
             while not self._waiting or self._is_closed:
                 if self._is_closed or not self._wait():
@@ -132,7 +132,7 @@ class ThreadExecutor:
         return is_called or bool(self._waiting)
 
 
-def _end_of(work: WriteTransaction) -> End:
+def _end_of(work: AttemptWork) -> End:
     try:
         return called(work)
     except BaseException as error:  # noqa: BLE001 - also a defect of our own is an end

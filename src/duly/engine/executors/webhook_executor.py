@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.outbound_urls import Allowed
     from duly.domain.secret_refs import ReadSecret, Secret, SecretReference
-    from duly.engine.executors.executor import WriteTransaction
+    from duly.engine.executors.executor import AttemptWork
     from duly.store.ports.execution import ClaimRef
 
 CLOSE_S_MAX = 5.0
@@ -73,15 +73,15 @@ class WebhookExecutor:
         self._thread = threading.Thread(target=self._run, name="duly-webhooks", daemon=True)
         self._thread.start()
 
-    def start(self, work: WriteTransaction) -> None:
+    def start(self, work: AttemptWork) -> None:
         """Send it soon."""
         self._tell(self._begin, work)
 
-    def ask(self, work: WriteTransaction) -> None:
+    def ask(self, work: AttemptWork) -> None:
         """Drop the request."""
         self._tell(self._cancel, work)
 
-    def insist(self, work: WriteTransaction) -> bool:
+    def insist(self, work: AttemptWork) -> bool:
         """Drop the request, which can always be done."""
         self._tell(self._cancel, work)
         return True
@@ -92,7 +92,7 @@ class WebhookExecutor:
             self._loop.call_soon_threadsafe(self._stop)
         self._thread.join(CLOSE_S_MAX)
 
-    def _tell(self, what: Callable[[WriteTransaction], None], work: WriteTransaction) -> None:
+    def _tell(self, what: Callable[[AttemptWork], None], work: AttemptWork) -> None:
         try:
             self._loop.call_soon_threadsafe(what, work)
         except RuntimeError:
@@ -107,7 +107,7 @@ class WebhookExecutor:
         finally:
             self._loop.close()
 
-    def _begin(self, work: WriteTransaction) -> None:
+    def _begin(self, work: AttemptWork) -> None:
         if self._draining is not None:
             work.ended(CancelledEnd(_CLOSING))
             return
@@ -115,7 +115,7 @@ class WebhookExecutor:
         self._sending[work.claimed.hold] = task
         task.add_done_callback(lambda done: self._done(work, done))
 
-    def _cancel(self, work: WriteTransaction) -> None:
+    def _cancel(self, work: AttemptWork) -> None:
         task = self._sending.get(work.claimed.hold)
         if task is not None:
             task.cancel()
@@ -129,7 +129,7 @@ class WebhookExecutor:
         await asyncio.gather(*self._sending.values(), return_exceptions=True)
         self._loop.call_soon(self._loop.stop)
 
-    def _done(self, work: WriteTransaction, task: asyncio.Task[End]) -> None:
+    def _done(self, work: AttemptWork, task: asyncio.Task[End]) -> None:
         del self._sending[work.claimed.hold]
         if task.cancelled():
             words = "the request was dropped; whether it had arrived is not known"
@@ -142,7 +142,7 @@ class WebhookExecutor:
             return
         work.ended(task.result())
 
-    async def _attempt(self, work: WriteTransaction) -> End:
+    async def _attempt(self, work: AttemptWork) -> End:
         from duly.engine.executors.webhook_client import WebhookRequest, send
 
         plan = work.runnable.plan
@@ -175,7 +175,7 @@ class WebhookExecutor:
             return end
         return answer
 
-    def _headers(self, work: WriteTransaction, body: bytes) -> dict[str, str]:
+    def _headers(self, work: AttemptWork, body: bytes) -> dict[str, str]:
         """Return all headers of a request; what is read for them is concealed from then on."""
         plan, claimed = work.runnable.plan, work.claimed
         field = f"webhook {work.runnable.name}"
@@ -191,7 +191,7 @@ class WebhookExecutor:
         return {**_traced(work, headers), **ours}
 
 
-def _traced(work: WriteTransaction, headers: dict[str, str]) -> dict[str, str]:
+def _traced(work: AttemptWork, headers: dict[str, str]) -> dict[str, str]:
     """Return headers that tell of the attempt's span, whatever they said of another."""
     if work.trace is None:
         return headers

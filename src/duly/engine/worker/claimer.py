@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from duly.domain.enums import TaskKind
     from duly.domain.ids import RunId
-    from duly.engine.executors.executor import Executor, Runnable, WriteTransaction
+    from duly.engine.executors.executor import Executor, Runnable, AttemptWork
     from duly.engine.worker.active_attempts import ActiveAttempts
     from duly.engine.worker.admission import WorkerAdmission
     from duly.engine.worker.attempt import TimeLimits
@@ -90,7 +90,7 @@ class _TaskStart:
     """How runs of one task that were claimed together are started."""
 
     runnable: Runnable
-    crowd: list[WriteTransaction]
+    crowd: list[AttemptWork]
     """Those that its executor is to start, whichever of its tasks they are of."""
     has_own_limits: bool
     """Whether the limits of each depend on when its run was first begun."""
@@ -342,7 +342,7 @@ class Claimer:
             dict[str, _TaskStart | None](),
             self._parts.tracing,
         )
-        crowds: dict[TaskKind, list[WriteTransaction]] = {}
+        crowds: dict[TaskKind, list[AttemptWork]] = {}
         taken = 0
         for claimed in runs:
             task = claimed.task
@@ -371,7 +371,7 @@ class Claimer:
             self._starts[kind](crowd)
         return taken
 
-    def _way(self, task: str, crowds: dict[TaskKind, list[WriteTransaction]]) -> _TaskStart | None:
+    def _way(self, task: str, crowds: dict[TaskKind, list[AttemptWork]]) -> _TaskStart | None:
         """Return how runs of a task are started; None when we do not know it."""
         runnable = self._parts.runnable(task)
         if runnable is None:
@@ -411,14 +411,14 @@ def _trace(tracing: Tracing, held: RunningAttempt) -> None:
     held.trace = tracing.begin_attempt(attempt_span(claimed, held.worker))
 
 
-def _start_of(executor: Executor) -> Callable[[list[WriteTransaction]], None]:
+def _start_of(executor: Executor) -> Callable[[list[AttemptWork]], None]:
     """Return how an executor begins works: in one go, if it can."""
     if isinstance(executor, BatchExecutor):
         return partial(_start_together, executor)
     return partial(_start_each, executor)
 
 
-def _start_together(executor: BatchExecutor, works: list[WriteTransaction]) -> None:
+def _start_together(executor: BatchExecutor, works: list[AttemptWork]) -> None:
     try:
         executor.start_all(works)
     except Exception as error:  # noqa: BLE001 - a defect of an executor is its runs', not ours
@@ -426,7 +426,7 @@ def _start_together(executor: BatchExecutor, works: list[WriteTransaction]) -> N
             work.ended(Failed(error_text(error)))
 
 
-def _start_each(executor: Executor, works: list[WriteTransaction]) -> None:
+def _start_each(executor: Executor, works: list[AttemptWork]) -> None:
     for work in works:
         try:
             executor.start(work)
