@@ -1,9 +1,10 @@
 """Testing kit for users: virtual time, a clock set by hand, seeded draws, an inline executor.
 
-A memory store and a clock set by hand stand in for the application's own; a dispatcher and a worker
-are ticked at each instant at which something falls due, and nobody sleeps.
+`virtual_time` replaces the application's store and clock by a memory store and a clock set by hand.
+It ticks a dispatcher and a worker at each instant at which work is due, and no thread sleeps.
 
-The suite is in `duly_conformance`, apart, because it alone needs pytest.
+The conformance suite for stores is the separate package `duly_conformance`, because it alone needs
+pytest.
 """
 
 from __future__ import annotations

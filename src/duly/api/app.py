@@ -1,14 +1,17 @@
-"""The ASGI application; the table of routes and its search.
+"""The ASGI application of the HTTP API: finds the route of a request and answers it.
 
-Requests are served from it, and the OpenAPI document, the tests of access and the documentation are
-made of it. Each resource brings its own part.
+`ROUTES` is the one table of routes. Requests are served from it. The OpenAPI document, the tests of
+access and the documentation are generated from it. Each resource in `duly.api.handlers` brings its
+own part.
 
-A name may hold a slash. Servers decode a path before they hand it over, and with it the difference
-between `a%2Fb` and `a/b`; so the raw path is read where there is one.
+`path_parts` reads the raw path where the server gives one. A name may contain a slash, and servers
+decode a path before they pass it on, which loses the difference between `a%2Fb` and `a/b`.
 
-It runs by itself (`duly server`), under any ASGI server, and mounted in another application. The
-order of what is checked matters: nothing is read from a stranger, and nothing of what is there is
-told to somebody who may not look.
+`Api` checks in a fixed order: host and origin, route, token or session, rate and scope, headers,
+body. For a route with a scope, it reads no body and calls no handler before it knows the caller and
+has checked the scope.
+
+`Api` runs under `duly server`, under any ASGI server, or mounted in another application.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Server-sent events; thread pool for requests.
+"""Streams events to clients (server-sent events), and runs requests in a bounded number of threads.
 
-Each event is an entry of the audit trail, told with its number as its id; a browser that lost the
-connection sends the last one it saw as Last-Event-ID, and goes on right there. While nothing
-happens a comment says that somebody is still there, and how far the trail has been looked through.
+`Streams` sends each entry of the audit trail as one event, with the entry's number as its id. A
+browser that lost the connection sends the last id as Last-Event-ID and continues there. While
+nothing happens, a comment keeps the connection open; its id says up to which entry the trail was
+read.
 
-Whoever waited too long is told so, and the thread goes on: nothing can stop it in the middle. Such
-threads are counted. When there are as many of them as may work, something behind us hangs, and one
-more would only wait with the others: it is refused at once. What nobody waits for any more, and has
-not begun, is not begun.
+`Threads` answers a request that takes too long with 504. Its thread continues, because nothing can
+stop a thread in the middle, and is counted. When as many such threads run as the server may use,
+the store or a handler hangs, and another request would only wait with the others: `Threads` refuses
+it at once with 503. A request that was given up before its thread began is not begun.
 """
 
 from __future__ import annotations

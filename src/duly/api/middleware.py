@@ -1,18 +1,20 @@
-"""Authentication, caller address, rate limit, what every request passes; server settings.
+"""What each request passes before a handler: address, authentication, rate limit; server settings.
 
-Anybody can write an X-Forwarded-For. It is believed as far as those have written it whom the
-operator has named, from the right to the left: each proxy adds who connected to it. Nobody is named
-unless told, and then the address is that of the connection.
+`Middleware` holds the authenticator, the rate limiter, the threads and the event streams of a
+server. The API and the console share one instance, so both admit the same callers, on the same
+terms, within one set of limits.
 
-A token is sent by programs, in a header of every request. A person's browser shows a token, or the
-one-time code that the server printed, once; from then on a cookie that no script can read stands
-for it, and ends with it. Who is who, the client's doorkeeper knows.
+`caller_address` reads X-Forwarded-For from right to left, because each proxy appends the address
+that connected to it. Any client can write that header, so only entries of proxies that the operator
+named are believed. By default no proxy is trusted, and the address is that of the connection.
 
-It is this server's own and in memory: it bounds what one caller costs this process, and is no
-quota.
+`Authenticator` accepts a token in a header of every request, as programs send it. A browser shows a
+token, or the one-time code that the server printed, once. From then on a cookie that no script can
+read stands for it and ends with it. `TokenAuthenticator` in `duly.client.access` decides to which
+principal a token or cookie belongs.
 
-One instance of it holds the door, the pace, the threads and the streams of a server, so that both
-faces let in the same people, on the same terms, within one set of limits.
+`RateLimiter` keeps its buckets in the memory of one server process. It bounds what one principal
+costs this process and is no quota.
 """
 
 from __future__ import annotations

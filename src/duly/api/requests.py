@@ -1,9 +1,13 @@
-"""Reads requests: bodies, queries, cursors, versions, rules, origins; writes problems.
+"""Reads and checks requests (bodies, queries, cursors, versions, rules); writes problem documents.
 
-A browser will send anything anywhere, with the cookies of where it goes. So: we answer to our own
-names only, no page of another origin gives an order, an order by cookie proves that whoever gives
-it could read what we said, a body says that it is JSON (which no form can), and nothing that we
-answer is shown, framed, cached or sniffed.
+The checks against other origins exist because a browser sends a request of any page to any server,
+with that server's cookies:
+
+- `check_host` answers to the server's own names only (DNS rebinding).
+- `check_origin` refuses an order that a page of another origin sends.
+- `check_csrf` requires, for an order by cookie, a token that only a reader of our answers knows.
+- `check_body_headers` requires a body to declare itself JSON, which no HTML form can do.
+- `answer_headers` forbids that an answer is framed, cached or sniffed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Listen addresses, TLS, running the server in this process.
+"""Runs the HTTP server in this process: listen addresses, TLS, start and end.
 
-It is granian's embedded one: one event loop, beside which requests are carried out in threads. A
-fleet runs several processes of this command behind a proxy.
+`Server` uses granian's embedded server: one event loop, with requests carried out in threads beside
+it. A fleet runs several processes of `duly server` behind a proxy.
 """
 
 from __future__ import annotations

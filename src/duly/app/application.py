@@ -1,7 +1,11 @@
-"""App: tasks, declared schedules, nouns, access, services; demo controls.
+"""`duly.App`: tasks, declared schedules, access to a store, and what runs them.
 
-A command that this worker may not run is nothing it knows: its runs are left to a worker that may,
-as those are whose code it lacks.
+`App` is composed of `Declaring` (what code declares while it is loaded), `Employing` (dispatcher,
+worker, `run`), `Guarding` (grants of access, integrity checks) and `AutocommitSession` (the parts
+bound to one caller).
+
+`PermittedTasks` hides commands that this worker may not run. The worker treats such a task as
+unknown, so its runs are left to a worker that may run it, as are runs whose code the worker lacks.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Metrics of a store, names and values; the metrics port.
+"""Metrics of a store: their names and values, and the port that serves them.
 
-Whoever collects them runs here as well, or has an agent here. There is nothing to order and nothing
-of anybody's work but the names of tasks, so it asks for no token; and it can't be opened to others.
+`measure` reads metrics on each scrape, from what `duly status` reads and one page of schedules. No
+run pays for metrics, and the cost of a scrape is bounded, however large the store is.
 
-They are read when somebody asks, by what `duly status` reads and a page of schedules: no run pays
-for it, and what one scrape costs has a bound, however much the store holds.
+`telling_metrics` serves them on loopback only, to a collector or its agent on this machine, without
+a token. The port accepts no orders and shows nothing of tenants' work but the names of tasks. It
+can't be opened to other machines.
 """
 
 from __future__ import annotations

@@ -1,17 +1,20 @@
-"""Compose worker, dispatcher, watcher threads; run until a signal; worker options.
+"""Runs worker, dispatcher and watcher of an application until a signal ends them; worker options.
 
-Python's own way out waits for every thread that is no daemon, such as those of a pool or of
-`asyncio.to_thread`. One that hangs in there would keep a process alive that is no worker any more.
+`leave` ends a process with `os._exit`. Python's normal exit joins every non-daemon thread, such as
+those of a pool or of `asyncio.to_thread`. A thread that hangs there would keep a process alive that
+is no worker any more.
 
-A process of ours that fires or claims has other threads beside it: one that looks for trouble,
-tasks in threads, an event loop. Whoever comes back from the database has to have the interpreter
-again, several times for each statement; by default whoever has it may keep it for 5 ms each time.
+`short_turns` shortens the interpreter's switch interval. A process that fires or claims has other
+threads beside it: the watcher, tasks in threads, an event loop. A thread that returns from the
+database needs the interpreter again, several times for each statement, and by default another
+thread may keep it for 5 ms each time.
 
-They run in the process of a dispatcher and in that of a server, so that somebody watches as long as
-either is there; one of all has the watch. Neither thread is ever waited for by who fires or serves.
+`watching` runs the watcher and the delivery of alerts in threads of a dispatcher or a server, so
+that a store is watched as long as either runs. One watcher of all holds the watch. The dispatcher
+and the server never wait for these threads while they work.
 
-In the all-in-one modes the dispatcher runs in this process and the worker in a supervised one: what
-a task's code does to its process is nothing to the dispatcher.
+`run_all` and `run_app` run the dispatcher in this process and the workers in supervised processes,
+so that a task whose code harms its process does not harm the dispatcher.
 """
 
 from __future__ import annotations

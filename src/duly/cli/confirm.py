@@ -1,7 +1,8 @@
-"""Confirmation, undo lines, orders about frozen sets.
+"""Confirmation of orders at the terminal, undo lines, and orders about frozen sets.
 
-What is shown is the store's: which things, as of when, what an order would do to each. Whoever
-looks with --dry-run is told the id of the set, and may order just that by --selection.
+`FrozenOrder` shows what the store recorded: the items of the set, the instant at which they were
+chosen, and what the order would do to each. `--dry-run` prints the id of the set, and `--selection`
+orders exactly that set later.
 """
 
 from __future__ import annotations

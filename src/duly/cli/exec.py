@@ -1,11 +1,12 @@
 """The command exec: runs any command as a recorded run.
 
 The run is a run like any other: promised before it begins, claimed under a lease, its output kept
-line by line, its end told by its exit status. If this process is killed the command dies with it,
-and the fleet declares the attempt lost: nothing then claims that it went well.
+line by line, its end decided by the exit status. If this process is killed, the command dies with
+it, and the fleet declares the attempt lost: it is never recorded as succeeded.
 
-A worker that serves all queues may take the run first. It lacks the code, and finds that a living
-worker has it: so it joins before the run is made, and gets it back.
+`CommandWorker` joins the fleet before it creates the run. A worker that serves all queues may claim
+the run first. That worker lacks the code, finds a living worker that has it, and gives the run back
+to this one.
 """
 
 from __future__ import annotations

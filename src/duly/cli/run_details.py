@@ -1,6 +1,6 @@
-"""The command run show: the story of a run, its effects, checks and items.
+"""The command run show: prints a run's story, its effects, checks and items.
 
-Each part is shown only where there is one: most runs have none of them.
+`print_story` prints each part only if the run has it. Most runs have no effects, checks or items.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Orders about runs: run cancel, retry, discard, edit, rerun, skip.
 
-Which runs a filter finds is shown and frozen before anything is done: the order touches these and
-no others, whatever becomes of others meanwhile.
+`BulkOrder` freezes and shows the runs that a filter finds before it does anything. The order
+touches these runs and no others, whatever happens to other runs meanwhile.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Authentication of tokens and sessions; tokens: create, list, revoke.
+"""Authenticates tokens and sessions; creates, lists and revokes tokens.
 
-A good answer is remembered for half a second, so that a caller with a hundred requests is looked up
-twice a second and a token that is revoked opens nothing a second later. That is the one place where
-anything of it is kept. A refusal is never remembered, and written down at most once in a minute:
-whoever tries a million tokens can't fill the audit trail.
+`TokenAuthenticator` remembers an accepted token or session for half a second. A caller with a
+hundred requests a second costs two look-ups, and a revoked token opens nothing a second later.
+Nothing else caches credentials.
+
+`TokenAuthenticator` never remembers a refusal. It counts refusals and records them at most once a
+minute, so a client that tries a million tokens can't fill the audit trail.
 """
 
 from __future__ import annotations

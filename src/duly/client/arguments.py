@@ -1,11 +1,11 @@
 """A task's arguments: checked against its signature, written as canonical JSON, read back.
 
-For signatures of plain types alone, where one pass gives the very values that reading JSON and
-checking each argument would. Whatever it does not take is left to that slower way, which knows how
-to say what is wrong.
+`write_arguments` stores only what a worker can read back into the annotated types. A payload that
+no worker could read is refused before a run is promised.
 
-What is stored is what a worker will be able to read back into the annotated types; it is tried
-here, so that a payload which no worker could read is refused before it is promised.
+`quick_reader` serves signatures of plain types alone. Its one pass gives the same values as reading
+JSON and checking each argument. It leaves everything else to that slower path, which can say what
+is wrong.
 """
 
 from __future__ import annotations

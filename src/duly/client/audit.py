@@ -1,10 +1,10 @@
 """Audit trail: pages, events after a number, verification of seals, export of the trail.
 
-They are the entries of the audit trail. Whoever follows goes on from where the last page ended, and
-sees each of them once, whatever was committed late.
+`Events` returns the entries of the audit trail to a client that follows them. A client continues
+after the last page and sees each entry once, even if a transaction commits late.
 
-A file holds the entries as JSON lines, each stretch followed by its seal: whoever has it can verify
-it without the store, and compare the store with it later.
+`export_trail` writes entries as JSON lines, each range followed by its seal. A holder of the file
+can verify it without the store, and compare the store with it later.
 """
 
 from __future__ import annotations

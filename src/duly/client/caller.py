@@ -1,7 +1,8 @@
-"""Caller (store, tenant, actor), progress callback, the aio wrapper.
+"""Caller (store, tenant, actor), progress callback, and the asyncio wrapper.
 
-Each call runs in a thread of asyncio's pool: the store is synchronous and never on the event loop.
-Whoever stops waiting gets control back when the thread is done: nothing goes on behind his back.
+`Awaited` runs each call in a thread of asyncio's pool: the store is synchronous and is never called
+on the event loop. A caller that is cancelled gets control back when the thread is done, so no call
+continues after its caller went on.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Schedules, alert rules and channels that code or a file declares; reconciliation.
+"""Schedules, alert rules and channels that code or a file declares, and their reconciliation.
 
-What a person has said stays said: a rule or a channel that was set by hand is not taken over, and
-what is no longer declared goes on until somebody removes it.
+Reconciliation keeps what a person did. A schedule, an alert rule or a channel that was made by hand
+is not taken over. A pause is kept, and a deletion is not undone. An alert rule or a channel that is
+no longer declared stays until a person removes it.
 
-What a person did stays done: a pause is kept, a deletion is not undone, and a schedule made by hand
-is not taken over. Every step is idempotent and compared with what is stored when it is applied, so
-that two processes which start at once come to the same end.
+Every step is idempotent and is compared with the stored state when it is applied, so two processes
+that start at once arrive at the same result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""All promises to a JSON-lines file and back.
+"""Exports all promises of a store to a JSON-lines file, and imports them.
 
-Ids are written as UUIDs, instants as microseconds since 1970 in UTC. What is empty is left out.
+The file writes ids as UUIDs and instants as microseconds since 1970 in UTC. Empty fields are left
+out.
 """
 
 from __future__ import annotations

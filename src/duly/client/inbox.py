@@ -1,10 +1,11 @@
-"""Runs in doubt: what is safest, deciding, checks, settled effects.
+"""Ambiguous runs: what is safest for each, decisions, checks, settled effects.
 
-The ledger says what the attempt could tell. Who has looked since, a person or a check, settles the
-run and not the entry: so that is read from the trail of decisions and shown next to it.
+`read_settled` reads the trail of decisions and shows it next to the ledger. The ledger records what
+the attempt reported about an effect. A later decision of a person or a check settles the run and
+leaves the ledger's entry as it is.
 
-What is advised follows from what is on record; what is chosen is a person's, with a reason. A
-choice that may do something a second time is confirmed by giving the run's id once more.
+`Inbox` derives its advice from what is on record. A person chooses, and gives a reason. A choice
+that may repeat an effect requires the run's id as confirmation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Limits, quotas, breakers, queues, workers, owners.
 
-Tasks declare limits in code; what a person sets here is heeded before that, until it is removed.
+A limit that a person sets overrides the limit that a task declares in code, until it is removed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads and checks what callers give: names, keys, instants, delays, queues, priorities.
 
-A label names a moment exactly, in the schedule's own zone; it can be typed back in look-ups. It is
-not an identity: a renamed schedule, or a rerun, may share one.
+A run's label names an instant exactly, in the schedule's own zone, and can be typed in look-ups. It
+is no identity: a renamed schedule or a rerun may share a label.
 """
 
 from __future__ import annotations

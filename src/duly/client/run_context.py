@@ -1,14 +1,14 @@
 """What `duly.Run` does inside a task: progress, checkpoints, effects, transactions, secrets.
 
-Who may promise a run may write any reference into its arguments. Without a limit, that would lend
-the worker's whole environment and disk to them; so a reference in arguments is read only from
-places that the operator set apart: variables that begin with DULY_SECRET_, unless told otherwise,
-and no files. A reference in the program's own code has no such limit: the code could read the
-place itself.
+`SecretSources` limits which secrets a run's arguments may refer to. A caller that may promise a run
+may write any reference into its arguments. Without a limit, that would expose the worker's whole
+environment and disk. A reference in arguments is read only from sources that the operator allows:
+by default variables that begin with DULY_SECRET_, and no files. A reference in the program's own
+code has no such limit, because the code could read the source itself.
 
-What may not be read is refused for good (UsageError). What may, and is not there, is a matter of
-this worker and this moment (NoSecret): another worker may have it, and a file that is being
-replaced is back soon.
+A reference that is not allowed is refused for good (UsageError). A secret that is allowed and
+missing is a temporary condition of this worker (NoSecret): another worker may have it, and a file
+that is being replaced soon exists again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""History, occurrences, last ends, missing occurrences, a schedule as of an instant.
+"""A schedule's history, occurrences, last ends, missing occurrences, and state at an instant.
 
-A run's outcome, its attempts and every order about a schedule are kept with their times. In which
-place an open run waited is not kept: it is told as waiting, and never guessed.
+A run's outcome, its attempts and every order about a schedule are stored with their times. The
+place in which an open run waited is not stored. `run_state_as_of` reports such a run as waiting and
+does not guess.
 """
 
 from __future__ import annotations

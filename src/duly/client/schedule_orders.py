@@ -1,6 +1,7 @@
 """Carries out an order about a schedule: read, decide, apply if unchanged, else again.
 
-The decisions are in domain/schedule_changes.py; the store applies one by compare-and-set.
+The decisions are in `duly.domain.schedule_changes`. The store applies a decision by
+compare-and-set.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """Frozen sets of runs and of schedules: freeze, preview, and the orders about each item.
 
-A set keeps which things were chosen and a mark of each. Whoever orders something about the set
-touches what still bears its mark; all else is told, one by one, with the reason.
+`freeze_set` stores the chosen items with a mark of each (its state, and a fence or version) under
+an id. An order about the set touches the items that still bear their mark, and no others. Each
+other item is reported with the reason. Items that are created after the set was frozen are not in
+it.
 
-A run is touched if it still is as it was seen. What may do something a second time is never done in
-bulk: it takes a confirmation of its own, and is told.
-
-Who orders something about many runs looks first. What was looked at is frozen in the store under an
-id, so that the order touches these runs and no others, whatever has happened between the two.
-
-An order touches each of them only if nobody has changed it since; what is made meanwhile is not in
-the set.
+`ChosenRuns` never does in bulk what may repeat an effect. Such a run is reported, and requires a
+confirmation of its own.
 """
 
 from __future__ import annotations

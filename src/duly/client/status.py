@@ -1,6 +1,6 @@
 """Status and health of a store, findings of a schedule.
 
-Each finding is one sentence with what to do about it.
+Each `Finding` is one sentence with its remedy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Vitals of schedules, tasks, tenants; proof of a day.
+"""Vitals of schedules, tasks and tenants; proof of a day.
 
-Read when somebody asks, from a bounded number of the newest runs: nothing is written for it.
+Vitals are computed on request, from a bounded number of the newest runs. Nothing is stored for
+them.
 """
 
 from __future__ import annotations

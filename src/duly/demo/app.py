@@ -1,9 +1,10 @@
 """The demo application: tasks, schedules, actors, and controls that kill its workers.
 
-Every task does nothing to the outside: it waits, counts and logs. What it "calls" is a
-`DemoScenario` in this process, whose state the demo's past changes as it goes along.
+The demo's tasks have no effect outside the process: they wait, count and log. The outside system
+that a task calls is a `DemoScenario` in this process. The demo's history changes its state step by
+step.
 
-All schedules are of the owner `demo`, by which pages and programs can tell them.
+All schedules belong to the owner `demo`, by which pages and programs recognise them.
 """
 
 from __future__ import annotations

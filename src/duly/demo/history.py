@@ -1,13 +1,14 @@
-"""Two weeks of history made in virtual time.
+"""Makes two weeks of history for the demo, in virtual time.
 
-Each attempt has a thread of its own. It goes on until its code rests or ends, while whoever started
-it waits; when the clock has reached the end of its rest, it goes on from there. So what a task logs
-and when it ends lie apart by the time that it takes, and nobody sleeps.
+`PastSimulation` ticks the dispatcher and the workers of the product at each instant at which work
+is due. Nothing is written to the store around them, so what they leave is history like any other.
 
-What happened is made by the dispatcher and the workers that ship, ticked at each instant at which
-something is to be done. Nothing is written around them: what they leave is history like any other.
+`VirtualExecutor` gives each attempt a thread of its own. The thread runs until its code rests or
+ends, while the executor waits for it. When the clock reaches the end of the rest, the thread
+continues. So the log lines and the end of a task are as far apart as its work takes, and no thread
+sleeps.
 
-A scene says how long before now it is played. Between scenes the engine goes on by itself.
+A scene states how long before now it happens. Between scenes the engine runs by itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Processes of the demo: its workers, and the one that cleans up after it.
 
-It knows nothing of Duly and does nothing but wait: for the end of a pipe that the demo holds. So
-nothing is left behind even by a demo that was killed on the spot.
+The cleaning process of `passing_folder` imports nothing of Duly. It waits for the end of a pipe
+that the demo holds, and then deletes the folder. So even a demo that was killed leaves nothing
+behind.
 
-It is what `duly worker` runs, with a lease so short that nobody has to wait long for its end.
+A worker of the demo is what `duly worker` runs, with a lease so short that its loss is soon
+noticed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Requests, retries, idempotency keys, pages, problem documents read back as errors.
 
-An order goes out under an Idempotency-Key that is drawn once, so that the server carries it out
-once however often it comes. What has no key is sent again only where twice is the same as once.
+`Asking` draws an Idempotency-Key once for each order, so the server carries the order out once,
+however often it is sent. `Exchange` repeats a request without a key only if repeating it has no
+further effect, or if the connection was lost before the request was sent.
 """
 
 from __future__ import annotations

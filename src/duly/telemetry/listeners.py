@@ -1,7 +1,8 @@
-"""What receives events: nothing, logs, counters; JSON log lines.
+"""Receivers of events: nothing, logs, counters; JSON log lines.
 
-The first fields are the same on every line and in this order: time, level, event, then the ids that
-join a line with a schedule, a run, an attempt and a trace. What there is none of is left out.
+`json_log_line` writes the first fields in the same order on every line: time, level, event, then
+the ids that join a line with a schedule, a run, an attempt and a trace. Fields without a value are
+left out.
 """
 
 from __future__ import annotations

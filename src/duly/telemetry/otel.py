@@ -1,8 +1,8 @@
-"""Traces through OpenTelemetry: to whichever provider the program has, or was given by us.
+"""Traces through OpenTelemetry, to the program's provider or to one that was passed in.
 
-Whether a run's trace is kept is decided anew in every process, by the sampler and the trace's id
-alone. Samplers that are configured alike decide alike, so nothing need be stored about it. Nothing
-here raises: what is wrong with an exporter is no fault of a task.
+`OtelTracing` decides in every process anew whether a run's trace is kept, by the sampler and the
+trace's id alone. Samplers that are configured alike decide alike, so the decision is not stored.
+`OtelTracing` suppresses errors of exporters, because they are no fault of a task.
 """
 
 from __future__ import annotations

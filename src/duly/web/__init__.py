@@ -1,7 +1,7 @@
-"""The web console: pages that people look at, printed by the server.
+"""The web console: HTML pages for people, rendered by the server.
 
-The console imports what `duly` exports. Of `duly.api` it imports what both serve requests with
-(`app`, `middleware`, `requests`, `server`, `events`) and the names of views (`views`).
+The console imports what `duly` exports. From `duly.api` it imports what serves both (`app`,
+`middleware`, `requests`, `server`, `events`) and the names of views (`views`).
 docs/decisions/0047-console.md explains how to add a page.
 """
 

@@ -1,7 +1,8 @@
 """Calendar heatmap, duration bars, lateness histogram, chain of times.
 
-Drawn as few SVG paths, one for each kind of end: a page of schedules stays light. Each kind has its
-own shape as well as its colour, and a sentence says the same to who can't see it.
+A drawing uses few SVG paths, one for each kind of end, so that a page of schedules stays small.
+Each kind has its own shape as well as its colour, and a sentence says the same to a reader who
+can't see the drawing.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""The ASGI console: pages, login, API below /api/v1; beside app.run().
+"""The ASGI console: pages, login, the API below /api/v1, and the console beside app.run().
 
-The address that a server prints holds its code behind a `#`, which no browser sends: the page's own
-script puts it into the form. A cookie of ours is not sent along when a link on another site leads
-here; `/enter/known` lets the page find out that somebody has a session all the same.
+`Login` begins and ends sessions. The address that a server prints holds its code behind a `#`,
+which no browser sends: the page's own script puts the code into the form. A browser does not send
+our cookie when a link on another site leads here; through `/enter/known` the page finds out that
+the visitor has a session all the same.
 
-In this order: our own name, the page's origin, the page, who visits, how often, whether they may,
-and only then the form with the session's own token. A visitor without a session is sent to the door
-and comes back to where they wanted to go.
+`Console` checks in a fixed order: host and origin, session, rate and permission, page and its
+scope. Only then does it read a form, with the session's own token. A visitor without a session is
+sent to the login page and returns to the requested page.
 
-It is found by its name and not imported by them: an application does without it where what serves
-is not installed.
+`console_beside` serves the console on loopback. `duly.app.services` finds this module by its name
+and does not import it, so an application works without the packages that serve the console.
 """
 
 from __future__ import annotations

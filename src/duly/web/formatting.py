@@ -1,9 +1,9 @@
-"""Times, states, words for unknown values.
+"""Formats times, states and unknown values for people.
 
-Whoever looks chooses whose clock on the wall they read: the schedule's, their own, or UTC.
+A visitor chooses the clock in which times are shown: the schedule's, their own, or UTC.
 
-A state has its literal in the API, in filters and in metrics; people read the word. The meanings
-stand in docs/glossary.md, word for word.
+A state has a literal in the API, in filters and in metrics. The console shows a word for it. The
+meanings of the words are those of docs/glossary.md, word for word.
 """
 
 from __future__ import annotations

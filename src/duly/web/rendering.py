@@ -1,15 +1,14 @@
 """Templates, static files, layout, links, cache, live updates.
 
-Nothing is looked up on a disk by what a request says: a name is in the manifest, or there is no
-such file.
+`Manifest` holds every static file that can be served. A request never causes a look-up on the disk.
 
-Whoever comes when it has grown old makes it anew; others who come meanwhile get the old one, so
-that no more than one of them waits. An order forgets what is kept of its tenant, and what was being
-made while it was given: whoever makes that may have looked before it.
+`TtlCache` lets one request renew an answer that has expired. Other requests get the old answer
+meanwhile, so that at most one of them waits. An order removes the answers of its tenant, and those
+that are being computed while it is given, because they may have been read before the order.
 
-What a page shows is more than the audit trail tells of, so a pulse is a mark of the state of all
-that a tenant has. One look serves all who follow the same tenant, and nothing is told while the
-mark stays the same.
+`UpdateStream` sends a mark of a tenant's state, because a page shows more than the audit trail
+records. One query serves all visitors of the same tenant. Nothing is sent while the mark stays the
+same.
 """
 
 from __future__ import annotations

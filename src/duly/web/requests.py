@@ -1,10 +1,10 @@
-"""Page, PageRequest, Rendered, Redirect, Flash; forms, cursors, refusals.
+"""What a page handler receives and returns: forms, cursors, redirects, flash messages, refusals.
 
-A handler may block: it is called in one of the API's threads, with an application that acts for the
-visitor in one tenant. It returns what is shown, or where to go next.
+A handler may block. It is called in one of the API's threads, with an application that acts for the
+visitor in one tenant. It returns a `Rendered` page or a `Redirect`.
 
-It is printed and nothing more. An undo that it names is a form like any other: it takes the
-session's own token, and an action that is in the table.
+A `Flash` message is only printed. The undo that it names is a form like any other: it requires the
+session's own token and an action of the table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Plan, list, one backfill.
+"""Pages of backfills: the plan, the list, one backfill.
 
-The plan is looked at again when it is ordered: if there is more or less to be made by then than
-the person saw, nothing is done, and the new plan is shown.
+`create_backfill` computes the plan again when it is ordered. If it would make more or fewer runs
+than the visitor saw, nothing is done, and the new plan is shown.
 """
 
 from __future__ import annotations

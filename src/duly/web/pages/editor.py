@@ -1,6 +1,7 @@
-"""Schedule editor: form, review, save.
+"""The schedule editor: form, review, save.
 
-Nothing is stored before the review is confirmed. What is wrong is told at its field, all at once.
+The editor stores nothing before the review is confirmed. It shows all errors at once, each at its
+field.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Form to timetable and back, choices, zones, checks, preview.
+"""The editor's form: its fields as a timetable and back, choices, zones.
 
-The form's rule is read by the very function that the API's preview reads rules with.
+`read_form_rule` reads a rule with the function that the API's preview uses.
 """
 
 from __future__ import annotations

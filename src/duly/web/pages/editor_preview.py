@@ -1,6 +1,7 @@
-"""What is wrong with a form, what it would do.
+"""Checks the editor's form, and previews what the schedule would do.
 
-Computed by the engine that will fire it, through the call that the API's preview makes.
+`make_preview` computes occurrences with the engine that will fire them, through the call that the
+API's preview makes.
 """
 
 from __future__ import annotations

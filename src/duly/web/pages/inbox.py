@@ -1,7 +1,8 @@
-"""Inbox, one item, deciding about several.
+"""Pages of the inbox: the list, one item, decisions about several.
 
-The set is what the person saw: its ids travel with the form, and nothing that came since is in it.
-A choice that may do something twice is not for many at once: it takes each run's own id, typed.
+The form of a decision about several runs carries the ids that the visitor saw. Runs that arrived
+since are not in it. A choice that may repeat an effect is not offered for several runs at once: it
+requires the id of each run, typed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Overview, health, what needs attention, tiles; demo controls.
+"""The overview: health, what needs attention, tiles, and the demo's controls.
 
-An order for the eye and no verdict: what each lacks is told beside it, trigger and work apart.
+`look_for_attention` orders schedules for the reader and judges none. Beside each it shows what the
+schedule lacks, trigger and work apart.
 
-Only where `duly demo` has put controls is there anything to be killed; elsewhere there is no such
-page.
+`show_overview` returns at once what is cheap to compute. Each drawing is a page of its own. A
+script loads it into the first page; without a script there is a link to it.
 
-What is cheap comes at once. Each drawing is a page of its own, which a script takes in when the
-first is there; without a script there is a link to it.
+`kill_worker` exists only where `duly demo` installed its controls.
 """
 
 from __future__ import annotations

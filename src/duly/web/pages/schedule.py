@@ -1,7 +1,7 @@
-"""One schedule: occurrences, changes, orders.
+"""Pages of one schedule: occurrences, changes, orders.
 
-Which ones there are, and that none is missing without a word, the library says; the runs say how
-far each has come.
+`read_ledger` takes the expected occurrences from the client library, which also shows that none is
+missing without a record. The runs show how far each occurrence has come.
 """
 
 from __future__ import annotations

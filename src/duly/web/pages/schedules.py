@@ -1,7 +1,7 @@
-"""List of schedules, orders about many.
+"""The list of schedules, and orders about many of them.
 
-First the set is frozen and shown; the order then touches these and no others, each only if it still
-is as it was seen. What was created meanwhile is not in the set.
+`freeze_chosen` freezes the set and shows it. The order then touches these schedules and no others,
+each only if it is unchanged since. Schedules that were created meanwhile are not in the set.
 """
 
 from __future__ import annotations

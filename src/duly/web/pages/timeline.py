@@ -1,8 +1,11 @@
-"""Timeline, planned load.
+"""The timeline of runs, and the planned load of a week.
 
-It finds the nine-o'clock herd before it comes. What fires all the time is in no herd and would hide
-one: it is named, and not drawn. What is counted is bounded, and what is not counted is told: an
-hour of a schedule counts so many at the most, and all schedules together so many steps.
+`plan_load` finds the instants at which many schedules fall due together, before they come. A
+schedule that fires all the time belongs to no such peak and would hide one: it is named and not
+drawn.
+
+`plan_load` bounds what it counts, for one schedule in an hour and for all schedules together. It
+states what it did not count.
 """
 
 from __future__ import annotations
