@@ -1,15 +1,16 @@
 """Estimates the store's clock from its answers; detects skew and steps.
 
-The store alone decides what is due. This only says when asking makes sense. Each answer that
-carries the store's now gives a sample after Cristian: it was read between two readings of ours, so
-half their distance bounds the error. The best of the last few is used, widened by what a quartz may
-have drifted since. A wall clock that somebody sets does not touch the estimate.
+The store alone decides what is due. The estimate only says when asking makes sense.
 
-Two things stop the firing, late rather than early: our wall clock and the store's disagree in
-several samples in a row, or the store's clock has jumped.
+Each answer that carries the store's time gives a sample after Cristian: the store wrote it between
+two readings of the local monotonic clock, so half their distance bounds the error. `ClockSync`
+uses the best of the last few samples, widened by the drift of a quartz since then. Setting the
+local wall clock does not affect the estimate.
 
-After Cristian: an answer that carries the store's now was written between two readings of our
-monotonic clock, so half their distance bounds the error. The best recent sample is used.
+`ClockSync` stops the firing in two cases, late rather than early: the local wall clock and the
+store's clock disagree in several samples in a row, or the store's clock has jumped.
+
+`StoreTime` is the worker's estimate, without these checks. Other threads read it without a lock.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""The supervisor: keeps worker processes going, and never runs a task's code itself.
+"""The supervisor: keeps worker processes running, and never runs a task's code itself.
 
-Whatever a task does to its worker's process, be it os.abort, a segmentation fault or all of its
-memory, another process takes its place: at once when the worker asked to be replaced, after a wait
-that grows when it crashed. What a process wants is believed by its word only, since a task can exit
-with any status. Told to stop, the supervisor tells its workers, and waits for them.
+A task may end its worker's process (os.abort, a segmentation fault, exhausted memory).
+`Supervisor` starts another process: at once if the worker asked to be replaced, after a growing
+wait if it crashed. A worker's request counts only if it comes through the worker's pipe, since a
+task can exit with any status.
+
+When the supervisor is asked to stop, it asks its workers to stop and waits for them.
 """
 
 from __future__ import annotations

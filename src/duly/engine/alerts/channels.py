@@ -1,8 +1,8 @@
-"""Channel protocol, result of a delivery, time limit of one try, log channel.
+"""Channel protocol, delivery result, time limit of one attempt, and the log channel.
 
-A time limit of a socket is one for each read, and a server that sends a byte now and then never
-meets it; a look-up of a name knows no limit at all. So a try has a thread of its own, somebody
-waits for it, and cuts it off when its time is up.
+`DeliveryTimeout` bounds one attempt as a whole. A socket timeout applies to each read, so a server
+that sends one byte now and then never exceeds it, and a DNS lookup has no timeout at all. Each
+attempt therefore runs in a thread of its own, and its connection is cut when the limit expires.
 """
 
 from __future__ import annotations

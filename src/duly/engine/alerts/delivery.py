@@ -1,14 +1,16 @@
 """Sends due deliveries, several channels at once, with back-off.
 
-What is said is written in `domain.alert_messages`, where to in `domain.alert_channels`.
+`AlertDeliverer` delivers only while this process holds the watch. `domain.alert_messages` decides
+the text of a notice, `domain.alert_channels` describes the destinations.
 
-It has a thread of its own, and one for each channel that is being told something: a receiver that
-takes its time, or hangs, keeps nobody but the next delivery to itself. A delivery is settled after
-it was sent. Whoever dies in between leaves it pending, and the next one sends it again under the
-same id, by which the receiver knows it.
+`DeliveryThreads` gives each busy channel a thread of its own, so a slow or hanging receiver delays
+only its own deliveries. Deliveries to one channel are sent in order.
 
-A channel that has just failed is left alone for a while, with all that is to go there: each of many
-deliveries would wait for the same receiver. What goes to one channel goes in order.
+A delivery is settled after it was sent. If the process dies in between, the delivery stays pending
+and the next deliverer sends it again under the same id, by which the receiver recognises it.
+
+A channel that has just failed is paused with all its deliveries. Otherwise each of many deliveries
+would wait for the same receiver.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Mail by SMTP: message, TLS, bounded conversation.
 
-A server that answers 4xx is asked again, one that answers 5xx is not. Of several recipients those
-who were taken are not written to again while this process lives; after it they may be, and tell it
-by the Message-ID, which is made of the delivery's id.
+`MailChannel` tries again after a 4xx answer and gives up after a 5xx answer. If the server accepts
+only some recipients, the channel does not send to those again while this process lives. After a
+restart they may receive the message twice. They recognise it by its Message-ID, which is derived
+from the delivery's id.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """Late, stale, missing, paused, overlapping schedules; the Detector protocol.
 
-Whether it is an alert is decided elsewhere, by rules. An observer reads what people read as well:
-the state of the store, queues, breakers, doubts, schedules.
+A detector reads what operators can read as well: the state of the store, queues, breakers,
+ambiguous runs, schedules. It returns conditions; rules elsewhere decide whether a condition is an
+alert.
 
-Each look goes on where the last one ended, and after the last schedule with the first. What nobody
-has fired yet is late and not missing: that is told once, by who looks at dispatchers. What
-retention has removed is unknown, and no alert.
+A `RotatingDetector` examines some pages of schedules in each look, plus the schedules that alerts
+are about, so a look stays bounded however many schedules exist. The next look continues where the
+last one ended, and after the last schedule with the first.
 
-The code of a task, who receives a call, or the owner: then it is told to who hears of the tenant.
-What a person has paused for a reason of their own was done on purpose, and is no alert. However
-many there are, a look is at one page of them and at those that alerts are about.
+`MissingDetector` does not report an occurrence that no dispatcher has fired yet: it is late, not
+missing, and `fleet_detectors` reports that once. An occurrence whose record retention has removed
+is unknown, and no alert.
 
-However many there are, a look is at some pages of them and at those that alerts are about; the next
-look goes on behind them.
+`PausedDetector` reports a schedule that was paused because its task's code, the receiver of its
+calls or its owner is gone. A schedule that a person paused for another reason was paused on
+purpose, and is no alert.
 """
 
 from __future__ import annotations

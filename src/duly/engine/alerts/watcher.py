@@ -1,22 +1,27 @@
 """Holds the watch, runs the detectors, writes changes of alerts.
 
-It is a service like any other: a tick is one look, and returns when the next one is due. Whoever
-goes round over schedules does a little in each look; as long as a round is not over, there are
-looks in between that go on with it, and with nothing else. So the work is spread over the time, and
-no dispatcher is held up. One process has the watch at a time; the others only ask for it. It needs
-no worker, no dispatcher and no shard.
+`Watcher` is a service: a tick is one look, and returns when the next one is due. A detector that
+goes round over schedules does a part in each look. While its round is not over, extra looks in
+between continue that round and do nothing else. This spreads the work over time and delays no
+dispatcher.
+
+One process holds the watch at a time; the others only ask for it. A watcher needs no worker, no
+dispatcher and no shard.
 
 What happens when
-- it dies before it has written: nothing was decided; whoever takes the watch sees the same, and
+- the watcher dies before it has written: nothing was decided; the next watcher sees the same and
   decides the same;
-- it dies after that: the alert is on record together with its deliveries, which wait for whoever
-  delivers next;
-- its answer is lost: the next look finds the alert open, and raises none;
-- its order itself is late, and arrives when it has looked again: it is refused, on record;
-- it was only paused, and another has the watch: its write is refused whole, on record;
-- the store is away: nothing is known, so that nothing is raised and nothing is resolved;
-- some part can't be looked at: of that part all stays as it was;
-- it can't look at all, by a defect of its own: it gives up the watch, and lets others try first.
+- it dies after the write: the alert is recorded together with its deliveries, which wait for the
+  next deliverer;
+- the answer to its write is lost: the next look finds the alert open, and raises none;
+- its write arrives late, after the watcher has looked again: the store refuses it and records
+  that;
+- it was only paused, and another process holds the watch: the store refuses its whole write and
+  records that;
+- the store is away: nothing is known, so no alert is raised and none is resolved;
+- a detector cannot read its part: the alerts of that part stay as they were;
+- it cannot look at all, because of a defect of its own: it gives up the watch and lets other
+  processes try first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Webhook and chat channels (need aiohttp, imported late).
 
-The address of a hook is all that it takes to write there: it is a secret, as a whole and in parts.
+The address of a chat hook is enough to post to it. It is therefore a secret, as a whole and in
+parts.
 """
 
 from __future__ import annotations

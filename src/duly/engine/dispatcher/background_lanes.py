@@ -1,10 +1,15 @@
 """Catch-up and backfills, in the gaps of live work.
 
-Each backfill is a row with a cursor in the store. A step looks at the next few occurrences under
-the maintenance lease; the store decides about each as it is then, and says where it stands.
+`Backfilling` advances backfills. Each is a row with a cursor in the store. A step proposes the
+next few occurrences under the maintenance lease. The store decides each by its current state, and
+returns the new cursor.
 
-What was missed is a range in the store. Each step settles a part of one range against the misfire
-policy as it is at that moment, and writes it under the catch-up lease. Ranges take turns.
+`CatchUpLane` drains occurrences that were missed. They are stored as ranges. Each step settles
+part of one range by the misfire policy of that moment, and writes it under the catch-up lease.
+Ranges take turns.
+
+`IdleTime` lets a step begin when it fits in before live work is due. Where there is no gap, these
+lanes still get a tenth of the time.
 """
 
 from __future__ import annotations

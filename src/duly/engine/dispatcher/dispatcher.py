@@ -1,15 +1,18 @@
 """The dispatcher: composes membership, ownership, loading, firing, catch-up and maintenance.
 
-It is one sequential service. A tick does a bounded amount of work and returns when to wake it, on
-the monotonic clock. It reads no clock but the one it is given, keeps nothing outside its objects,
-and reaches the store through its ports alone. What it believes may be wrong: the store compares.
+`Dispatcher` is one sequential service. A tick does a bounded amount of work and returns when to
+wake it, on the monotonic clock. The dispatcher reads only the clock that it is given, keeps no
+global state, and reaches the store through its ports alone. Its view of the store may be outdated,
+so the store compares before it writes.
 
 What happens when
-- a dispatcher dies: its lease runs out, the others see it missing in their next renewal, acquire
-  its shards at a higher epoch and load them from the beginning of time; what exists has not fired;
+- a dispatcher dies: its lease expires, the others see it missing in their next renewal, acquire
+  its shards at a higher epoch and load them from the beginning of time; a timer that exists has
+  not fired;
 - it was only paused: its next write or renewal is refused; it forgets everything and joins anew;
 - an answer is lost: the timers of that batch are forgotten and read again;
-- the store is away: ticks back off, and past our own count of the lease we only try to renew;
+- the store is away: ticks back off, and past its own count of the lease the dispatcher only tries
+  to renew;
 - a clock is wrong: it gives up its leases and watches until the clocks agree again.
 """
 

@@ -1,7 +1,8 @@
 """Works out ahead what firing a timer does; cache of definitions.
 
-A delayed run and a retry need none. Of a schedule the definition is read ahead of time, and the
-next occurrence worked out: what is left when it falls due is to put it together.
+`FirePlanner` reads the definition of a schedule before its timer is due and computes the next
+occurrence. When the timer falls due, only the command remains to be built. A delayed run and a
+retry need no definition.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Firing: hands due timers to the store in batches, and draws the conclusions from its answers.
+"""Sends due timers to the store in batches and acts on its answers.
 
-What is sent is a belief: the store compares each timer with what is pending, judges it by its own
-clock, and refuses the whole of a shard that is not ours. Fresh timers go first; the backlog gets
-what they leave, and a share of its own. After a lost answer nothing is believed: the shards are
-read anew, and what is still there has not fired.
+`Firing` sends what it believes to be due. The store compares each timer with what is pending,
+judges it by its own clock, and refuses all timers of a shard that this dispatcher does not own.
+
+Fresh timers go first. The backlog gets the room that they leave, and a share of its own.
+
+After a lost answer `Firing` trusts nothing in memory: the shards are read anew, and a timer that
+still exists has not fired.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Membership of the fleet, and which shards this dispatcher owns.
 
-Our own count of the lease runs from before the renewal was sent: an answer that was long under way
-must not lengthen it. Past that count nothing is written but a renewal.
+`Membership` counts its lease from before the renewal was sent, so a slow answer cannot lengthen
+it. Past that count the dispatcher writes nothing but a renewal.
 
-Every dispatcher sees the same living members with its renewal and computes the same assignment, so
-nobody leads. It gives up what is another's, a part at a time, and asks for what is to be its own.
+`Ownership` needs no leader. Every dispatcher receives the same living members with its renewal and
+computes the same assignment. It releases shards that belong to another member, a part at a time,
+and requests those that it should own.
 """
 
 from __future__ import annotations

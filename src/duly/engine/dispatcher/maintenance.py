@@ -1,7 +1,7 @@
-"""Maintenance: ends pauses, settles what dead workers held, prunes history, seals the audit trail.
+"""Ends pauses, settles the claims of dead workers, prunes history, seals the audit trail.
 
-All of it belongs to whoever holds the maintenance lease. Ending a pause is a compare-and-set like
-every change of a schedule; settling, pruning and sealing are fenced.
+The dispatcher that holds the maintenance lease does all of this. Ending a pause is a
+compare-and-set like every change of a schedule. Settling, pruning and sealing are fenced.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""The reaper: settles claims that nobody will finish, under the maintenance lease.
+"""The reaper: settles claims that no worker will finish, under the maintenance lease.
 
-Its worker is dead, or an attempt's time has long run out and its worker did not end it. What is
-read is a hint: the store checks again, in the transaction that takes the claim, that the worker has
-not renewed. What is decided follows from the task's policy, as if the worker had said it.
+The reaper looks for claims whose worker is dead, and for attempts that are far past their time
+limit and that their worker did not end. What it reads is a hint: in the transaction that takes the
+claim, the store checks again that the worker has not renewed. The task's policy decides the
+outcome, as if the worker had reported the end.
 
-While the store was away nobody could renew, and that proves nothing about anybody: after it is back
-workers get the time of two beats before one is judged.
+While the store was away no worker could renew, so an expired lease proves nothing. After the store
+is back, workers get as long as it was away to renew, at most two heartbeats, before the reaper
+settles any claim. After the dispatcher has joined, they get two heartbeats.
 """
 
 from __future__ import annotations

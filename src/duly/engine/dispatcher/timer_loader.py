@@ -1,15 +1,18 @@
 """Fills the wheel: window reads, arrivals feed, sweep for overdue timers.
 
-It looks in two places. What fell due since it last looked it reads every second, for all shards.
-What was due before that it reads when a shard is new to us, and then again and again, a shard at a
-time: what has been fired leaves traces in a database's index for as long as somebody keeps an old
-transaction open, and whoever began at the beginning of time every second would walk over them all.
+`Loader` fills the wheel in four ways, each complete on its own terms:
+- the window: timers that fall due in the next half minute are read ahead;
+- the hand-over: a timer that this dispatcher fires enters its own next instant;
+- the arrivals feed: timers that other processes write for a window that is already loaded;
+- the sweep: overdue timers that still exist, for whatever reason they were not fired.
 
-Four ways lead into the wheel, each complete on its own terms: the window (what falls due in the
-next half minute is read ahead), the hand-over (what we fire puts its own next instant in), the
-arrivals feed (what others write for a window that is loaded already), and the sweep (whatever is
-overdue and still there, whoever forgot it). A timer that exists has not fired, so taking over a
-shard is nothing but loading it.
+A timer that exists has not fired, so taking over a shard requires nothing but loading it.
+
+`Sweep` looks in two places. Every second it reads, for all shards, the timers that fell due since
+its last look. Older overdue timers it reads when a shard is newly acquired, and then repeatedly,
+one shard at a time. The reason is that fired timers leave dead entries in a database's index while
+an old transaction is open. A read from the beginning of time would walk over all of them every
+second.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The wheel: timers of the near future in memory, by the millisecond at which they fall due.
 
-It is a hint. An entry that is no longer true dies when the store compares it, so nothing need
-ever be removed; only the last that was heard of a promise is handed out.
+An entry of `Wheel` is a hint. The store compares it when it is fired and ignores one that is no
+longer true, so no entry needs to be removed. Of several entries for one timer, the wheel hands out
+only the latest.
 """
 
 from __future__ import annotations

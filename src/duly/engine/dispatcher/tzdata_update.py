@@ -1,9 +1,9 @@
-"""Retiming: under newer time-zone rules than the fleet's, pending instants are recomputed.
+"""Recomputes pending instants under newer time-zone rules than the fleet's.
 
-The walk goes over every pending instant in pages, soonest first, and changes by compare-and-set
-those that the new rules put elsewhere. Then the release is noted, and dispatchers with older rules
-stand aside. What one of them fired meanwhile was put forward by the old rules, so once they all
-have stood aside a second walk looks again.
+`Retiming` walks over every pending instant in pages, soonest first. By compare-and-set it changes
+those that the new rules put elsewhere. Then it records the release, and dispatchers with older
+rules stand aside. Until then such a dispatcher may fire timers and advance them by the old rules,
+so a second walk follows once all of them have stood aside.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The guard between a webhook and the network: only what was checked is connected to.
+"""Restricts a webhook's connections to the addresses that were checked.
 
-A URL is judged by the addresses that it leads to, looked up once. If any of them is out of bounds,
-none is used: an honest name has no mixture of them. What was found is pinned for the attempt, and
-every socket is checked once more just before it is opened, by its address; so a name that leads
-elsewhere when it is looked up again, a redirect, or a form of address that another parser reads
-differently, all end here.
+`AddressGuard` judges a URL by the addresses that it resolves to, looked up once. If one of them is
+out of bounds, none is used: an honest name has no mixture of allowed and refused addresses.
+
+The guard pins the addresses for the attempt, and checks every socket once more by its address just
+before it is opened. This defeats a name that resolves differently the second time, a redirect, and
+a form of address that another parser reads differently.
 """
 
 from __future__ import annotations

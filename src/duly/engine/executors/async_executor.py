@@ -1,12 +1,13 @@
 """The event-loop executor: runs async functions, all on one loop in a thread of its own.
 
-A coroutine is asked to stop by cancelling it. One that goes on all the same can't be made to; it is
-abandoned. One that blocks the loop blocks all others on it: what has not begun when that is noticed
-moves to a new loop, and so does all that comes after.
+`EventLoopExecutor` asks a coroutine to stop by cancelling it. A coroutine that continues all the
+same cannot be forced to stop; it is abandoned. A coroutine that blocks the loop blocks all others
+on it. When the executor notices that, work that has not begun moves to a new loop, and so does all
+later work.
 
-Of a crowd, most coroutines end without ever waiting for anything, and a task for each of them would
-take longer than all the rest. So a host, which is a task, runs one after the other. One that waits
-has the host for itself from then on, as its own task, and the next host goes on with the others.
+A host is a task that runs one coroutine after the other. In a burst most coroutines end without
+waiting, and a task for each of them would cost more than the rest of their work. A coroutine that
+waits keeps the host as its own task, and the next host continues with the others.
 """
 
 from __future__ import annotations

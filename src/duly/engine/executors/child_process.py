@@ -1,7 +1,7 @@
 """Shared by process and command: start in a group, read output, kill the group.
 
-It must be started by a thread that outlives it: the kernel takes the end of that thread for the end
-of its parent.
+`Child` must be started by a thread that outlives it. The kernel treats the end of the starting
+thread as the end of the parent process, and kills the child.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs an argv without a shell; environment variables; passes output to a terminal.
 
-Whoever can promise a run of a command decides what a worker's machine executes. So a worker runs
-none unless the person who starts it allows them, and a command gets a small environment: nothing of
-the worker's own variables goes along but the few that programs can't do without.
+A client that may create runs of a command decides what a worker's machine executes. A worker
+therefore runs no command unless the operator who starts it allows commands. A command gets a small
+environment: of the worker's own variables it inherits only the few that programs need.
 """
 
 from __future__ import annotations

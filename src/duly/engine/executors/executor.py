@@ -1,8 +1,8 @@
-"""Executor, Runnable, Work protocols; calls a task function with checked arguments.
+"""Executor, Runnable, WriteTransaction protocols; calls a task function with checked arguments.
 
-The worker is sequential and talks to the store. An executor runs code somewhere else (an event
-loop, a thread, a process) and says once how it ended. The code sees its own run, and through it the
-few things that it may do while it lasts.
+The worker is sequential and talks to the store. An executor runs code elsewhere (an event loop, a
+thread, a process) and reports once how it ended. The code reaches its own run, and through it the
+few operations that are allowed while the run lasts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""The keeper: ends whole families of processes, should the worker that has started them die.
+"""The keeper: kills the process groups that a worker has started if that worker dies.
 
-The kernel ends a child with its parent, but not what the child has started in turn. This program
-is told of each family, a process group, and of its end; when it hears no more from its worker, it
-kills those that are left. It is run by itself and not as a part of the package.
+The kernel kills a child together with its parent, but not the processes that the child has
+started. The worker reports to the keeper the start and the end of each process group. When the
+connection to the worker closes, the keeper kills the groups that are left.
+
+The keeper runs as a standalone program, not as a part of the package.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The child's side, and the line protocol between both.
 
-Nothing is pickled: a process that a task has taken over can say what it likes, and no more than
-these words is ever made of it.
+The worker and the child process exchange words, each one line of JSON. Nothing is pickled: a
+process that a task has taken over can send anything, and the worker reads nothing but these words
+from it.
 
-Which application has the task's code, the composition root knows; it is handed in. SIGTERM makes
-`run.cancelled` true, and cancels a coroutine; code that heeds neither goes on until it is killed.
+The child receives the application that has the task's code from the composition root. SIGTERM sets
+`run.cancelled` and cancels a coroutine. Code that ignores both continues until it is killed.
 """
 
 from __future__ import annotations

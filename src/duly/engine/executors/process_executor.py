@@ -1,7 +1,7 @@
 """The process executor: each attempt in a process of its own, which can be killed.
 
-Whatever the code does there, be it os.abort, a segmentation fault, all of its memory or a loop in C
-without end, ends that process and nothing else, and the attempt is settled by how it ended.
+A fault of the code (os.abort, a segmentation fault, exhausted memory, an endless loop in C) ends
+only that process. The attempt is settled by how the process ended.
 """
 
 from __future__ import annotations

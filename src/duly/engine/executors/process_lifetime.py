@@ -1,8 +1,11 @@
-"""The lifeline: what ties a worker's process to whoever supervises it.
+"""The lifeline: ties a worker's process to its supervisor.
 
-A supervisor holds the one end of a pipe that nobody writes to; its death closes it, and the process
-ends too. On Linux the kernel kills the process besides, also one that is too busy to look. By a
-second pipe the process says how it goes: an exit status alone can be any task's doing.
+The supervisor holds one end of a pipe to which nothing is written. Its death closes the pipe, and
+the process of `Lifeline` ends too. On Linux the kernel kills the process as well, even one that is
+too busy to read the pipe.
+
+The process reports its state through a second pipe, because an exit status alone can be set by any
+task.
 """
 
 from __future__ import annotations

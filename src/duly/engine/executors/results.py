@@ -1,8 +1,10 @@
 """Ends: from what a task's code returned or raised to how its attempt ended.
 
-Nothing here raises, whatever a task's own objects do when they are looked at: an end is always
-told. Secrets are left out later, where all ends pass by, and only then errors are shortened: half a
-secret would no longer be recognised.
+No function here raises, whatever a task's objects do when they are read: every attempt gets an
+end.
+
+Secrets are hidden later, at one place through which all ends pass. Errors are shortened only after
+that, because half a secret would no longer be recognised.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Log records and secrets of task code: lines of its run, ids on records, redaction.
 
-Whoever shortens a text hides what is in it first: half a secret is not recognised any more.
+`Redactor` hides secrets before a caller shortens a text, because half a secret is no longer
+recognised.
 
-Whose code is logging is known by context, which threads and coroutines carry along. Handlers that a
-program has set up itself go on as before.
+`TaskLogHandler` and `RunLogFilter` find the run that a record belongs to by context, which threads
+and coroutines inherit. Handlers that a program has set up itself work as before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The thread executor: runs plain functions, each in a thread that nobody can stop from outside.
+"""The thread executor: runs plain functions, each in a thread that cannot be stopped from outside.
 
-A function that goes on after it was told to stop keeps its thread until it ends by itself. Such a
-thread is abandoned: it is not waited for, and another takes its place.
+A function that continues after it was asked to stop keeps its thread until it ends by itself. Such
+a thread is abandoned: `ThreadExecutor` does not wait for it, and another thread takes its place.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""Sends one webhook request with aiohttp: pinned address, bounded answer, and its meaning.
+"""Sends one webhook request with aiohttp to a pinned address; bounds and interprets the answer.
 
-2xx is success, whatever its body; 202 too, noted as such. 410 says that the receiver wants no more
-of it: the run fails for good. Everything else is a failure that is tried again by the task's own
-backoff, 3xx and 4xx included, for a wrong answer is often a receiver's mistake that is put right
-before the attempts are used up; with Retry-After, when the receiver asked for it. Of these only 5xx
-and 429 say that the receiver is in trouble, and count against it in its breaker. Who answers
-with 4xx, but for 408 and 409, has refused it: nothing has been done, and an unsafe webhook may be
-tried again; of everything else that is no success nobody knows.
+`judge_answer` maps a status to the end of the attempt:
+- 2xx is success, whatever the body; 202 is noted as such.
+- 410 says that the receiver wants no more requests: the run fails for good.
+- Every other status is a failure that the task's own backoff retries, 3xx and 4xx included: a
+  wrong answer is often a receiver's mistake that is corrected before the attempts are used up.
+  Retry-After is respected.
 
-No redirects, no proxies, no cookies, no unpacking. A connection is made for each attempt, so that
-what was checked is what is connected to, and a connection that went stale loses no message.
+Only 5xx and 429 say that the receiver is in trouble, and count against it in its breaker. A 4xx
+answer other than 408 and 409 is a refusal: nothing has been done, and an unsafe webhook may be
+tried again. After every other failure the effect is unknown.
+
+A request uses no redirects, no proxies, no cookies and no decompression. Each attempt opens its
+own connection, so it connects to the checked address, and a stale connection loses no message.
 """
 
 from __future__ import annotations

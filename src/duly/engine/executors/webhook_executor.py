@@ -1,8 +1,8 @@
 """Runs tasks of the kind webhook: one signed request for each attempt, on an event loop of its own.
 
-What is sent is in `domain.webhooks`, where it may go in `address_guard`, what an answer means in
-`webhook_client`. This is what ties them to a worker: secrets are read just before they are used
-and stay out of everything that is recorded.
+`WebhookExecutor` connects three modules to a worker: `domain.webhooks` builds the request,
+`address_guard` decides where it may go, `webhook_client` interprets the answer. Secrets are read
+just before they are used, and stay out of everything that is recorded.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Admission: limited runs begin when the store lets them; it is asked after a claim.
+"""Admission: asks the store after a claim whether limited runs may begin.
 
-Which runs are limited we know by heart: what tasks' code says, and the table of limits, which we
-read again when a beat tells that it has changed. Whoever is not limited never comes here. The store
-decides by its own table: it lets a run begin, puts it off to an instant, or has it stand in a line,
-and whatever does not begin has left our hands by then, at no cost to its run.
+`WorkerAdmission` knows from memory which runs are limited: by the declarations in the tasks' code,
+and by the table of limits, which it reads again when a heartbeat reports a change. A run without
+limits costs no extra call.
+
+The store decides by its own table. It lets a run begin, postpones it to an instant, or queues it
+for a place. A run that does not begin is no longer the worker's by then, at no cost to the run.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """One attempt from claim to end: state, time limits, asking it to stop, transactional success.
 
-The end of the run is the last word of the transaction, under the claim's fence. Whatever is raised
-before it, or refuses it, undoes all of it; then the attempt ends as any other that raised. Should
-the answer to the commit be lost, the store knows how it ended, and takes no other end.
+`RunningAttempt` is what an executor receives as its work, and it may be called from any thread.
+Only the worker's own thread stops attempts. Code that cannot be stopped is settled all the same:
+its run continues by its policy, and its slot is lost until the code ends by itself.
 
-An executor sees it as its work and speaks from any thread; everything about stopping belongs to the
-worker's own thread.
-
-Code that can't be made to stop is settled all the same: its run goes where it belongs, and its slot
-is lost until the code ends by itself.
+`transact` writes the end of the run as the last statement of the transaction that it lends, under
+the claim's fence. An error before that, or a refusal, rolls back all of it; then the attempt ends
+like any other that raised. If the answer to the commit is lost, the store knows how the attempt
+ended, and accepts no other end.
 """
 
 from __future__ import annotations

@@ -1,17 +1,19 @@
-"""What to claim next and when; starts what was claimed.
+"""Decides what to claim next and when; starts the claimed runs.
 
-Live runs come first, always; so a queue that is never empty would leave nothing to the other lanes.
-While there is such a crowd, one of a few claims begins with them. It takes no more than an eighth
-of the slots, with what such claims have brought before and still runs: so what takes long does not
-fill the worker up.
+`ReservedLanes` keeps the other lanes alive. Live runs come first, so a queue that is never empty
+would leave nothing to catch-up and backfills. During such a burst, one of a few claims begins with
+another lane. The runs that these claims bring hold at most an eighth of the slots, so that long
+runs do not fill the worker.
 
-A worker is woken when something is queued; should that be lost, it looks by itself, soon after it
-was busy and more seldom the longer there is nothing. Who is rung in vain again and again (all hear
-of all queues) answers less and less eagerly.
+`Claimer` is notified when a run is queued. In case a notification is lost, it also polls: soon
+after it was busy, and less often the longer the queues are empty. All workers receive the
+notifications of all queues, so a worker that is repeatedly notified in vain responds with growing
+delay.
 
-A call costs the store about as much for one run as for fifty. So while runs come and go all the
-time, a worker waits for a few of them; after a quiet moment it says and asks everything at once.
-Ends wait for longer than claims: told with the next claim, they cost next to nothing.
+`CallBudget` batches calls, because a call costs the store about as much for one run as for fifty.
+While runs come and go all the time, the worker waits for a few of them. After a quiet moment it
+sends everything at once. Ends wait longer than claims, since ends sent together with the next
+claim cost next to nothing.
 """
 
 from __future__ import annotations

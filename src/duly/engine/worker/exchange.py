@@ -1,7 +1,8 @@
-"""The courier: brings ends to the store while the worker asks for more, if the store lets it.
+"""Sends ends to the store while the worker claims more runs, if the store allows it.
 
-A database that works for several at a time ends one batch and hands out the next meanwhile. Where
-one writer has to wait for the other, or time is not real, everything is done in turn.
+`ThreadCourier` serves a database that handles several transactions at a time: it ends one batch
+while it hands out the next. `DirectCourier` does everything in turn, for stores where one writer
+waits for the other, and for simulated time.
 """
 
 from __future__ import annotations

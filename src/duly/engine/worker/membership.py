@@ -1,10 +1,11 @@
 """Join, heartbeat, draining, back-off while the store is away.
 
-Our own count of the lease runs from before a beat was sent: an answer that was long under way must
-not lengthen it. Past that count we take nothing new. What we run stays ours until somebody has
-declared us dead, and that only the store can say.
+`WorkerMembership` counts its lease from before the heartbeat was sent, so a slow answer cannot
+lengthen it. Past that count the worker claims nothing new. Its running attempts stay its own until
+it is declared dead, which only the store can report.
 
-What runs may finish within the grace; then it is asked to stop, and given back.
+`Draining` lets running attempts finish within the grace period. Then they are asked to stop, and
+given back.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Batches of starts, progress, lines and ends; handles the store's answers.
 
-What the store did not answer is sent again: the same end of the same claim is accepted once. What
-it refuses is not ours any more, and stays on record there.
+`EndReporter` sends an end again if the store did not answer: the same end of the same claim is
+accepted once. A claim whose end the store refuses no longer belongs to this worker; the store
+keeps the refused end on record.
 
-Lines go within a second. Progress is stored in steps that widen with the attempt's age, so that a
-day-long run leaves a few hundred. Short attempts never report: all is told when they end.
+`ProgressReporter` sends lines within a second. It stores progress in steps that widen with the
+attempt's age, so a day-long run leaves a few hundred. A short attempt sends no reports: its
+progress and lines go with its end.
 """
 
 from __future__ import annotations

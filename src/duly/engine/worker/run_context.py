@@ -1,7 +1,8 @@
-"""The live run: what a task's code may do while it lasts, from whichever thread it calls.
+"""The live run: what a task's code may do while it lasts, from any thread that calls it.
 
-Progress and lines are kept in bounded buffers until the worker sends them; a checkpoint is stored
-before the call returns. Whether the run is still ours the worker says, and the store decides.
+`WorkerRunContext` keeps progress and lines in bounded buffers until the worker sends them. A
+checkpoint is stored before the call returns. The worker says whether the run is still its own, and
+the store decides.
 """
 
 from __future__ import annotations

@@ -1,13 +1,17 @@
 """Runs whose task has no code here; pausing schedules that cannot be run.
 
-Where a living worker serves the task in that queue, its run goes back at once, and for a while our
-claims pass over that task: during a deployment those who lack the new code do not stand in its way.
-Where nobody does, somebody may after a deployment: a run is put off, for longer each time, and when
-no living worker has known it for a while it goes to the dead letters, and its schedule is paused,
-with the reason: it is not silently dropped, nor does it fail for ever.
+`MissingTasks` returns such a run at once if another living worker serves the task in that queue.
+For a while this worker's claims pass over that task, so that during a deployment workers without
+the new code do not block it.
 
-A worker finds out: nobody knows the task, or whoever is called wants no more of it. What it could
-not pause, because the store was away or the schedule kept changing, the next run brings up again.
+If no living worker serves the task, one may after a deployment: the run is postponed, longer each
+time. When no living worker has known the task for a while, the run goes to the dead letters and
+its schedule is paused with the reason. So the schedule is not silently dropped, and does not fail
+for ever.
+
+`Pausing` pauses a schedule when its task is unknown, or when the receiver of its calls wants no
+more of them. If the pause fails because the store is away or the schedule keeps changing, the next
+run triggers it again.
 """
 
 from __future__ import annotations

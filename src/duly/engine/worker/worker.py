@@ -1,19 +1,22 @@
 """The worker's service: composes membership, limits, finishing, reporting and claiming.
 
-It is sequential: a tick does a bounded amount of work and returns when to wake it, on the monotonic
-clock. Code runs in executors, which speak through a queue and ring. What we believe to hold may not
-be ours: the store compares worker and fence in every write.
+`Worker` is sequential: a tick does a bounded amount of work and returns when to wake it, on the
+monotonic clock. Code runs in executors, which report through a queue and wake the worker. A claim
+that the worker believes to hold may be lost, so the store compares worker and fence in every
+write.
 
 What happens when
-- a worker dies: its lease runs out, and a dispatcher settles what it held (the reaper);
-- it was only paused: its beat or claim is refused; all that it runs is fenced off and asked to
-  stop, what it still says is refused and kept as evidence, and it joins under a fresh id;
-- an answer is lost: ends are sent again, and a claim whose answer was lost comes back as a stray
-  with the next beat, and is given back;
-- the store is away: code goes on and ends are kept, for however long; past our own count of the
-  lease nothing is claimed before a beat is answered, and who was not declared dead goes on;
-- code does not stop: we ask, then insist; where even that is in vain the slot counts as leaked, and
-  with too many of them the worker drains and ends, to be replaced.
+- a worker dies: its lease expires, and the reaper of a dispatcher settles its claims;
+- it was only paused: its heartbeat or claim is refused; all its attempts are fenced off and asked
+  to stop, what they still report is refused and kept as evidence, and the worker joins under a
+  fresh id;
+- an answer is lost: ends are sent again, and a claim whose answer was lost is reported as a stray
+  by the next heartbeat, and is given back;
+- the store is away: code continues and ends are kept, for however long; past its own count of the
+  lease the worker claims nothing before a heartbeat is answered, and a worker that was not
+  declared dead continues;
+- code does not stop: the worker asks, then insists; if the code still runs, its slot counts as
+  leaked, and with too many of them the worker drains and ends, to be replaced.
 """
 
 from __future__ import annotations
