@@ -1,22 +1,22 @@
 """Decides whether a claimed run may start: limits, rates, circuit breakers, fair shares.
 
-Closed, it counts what succeeds and fails. When enough has failed it opens: whatever is due there is
-put off, without a worker's slot and without an attempt. When its pause is over the next that is due
-goes as a probe, alone; if that succeeds the breaker closes, else it stays open for twice as long.
-One row for the whole fleet, changed by who has looked at it last.
+A `Breaker` is one row for the whole fleet. While closed, it counts successes and failures. After
+enough failures it opens: due attempts at its destination are put off, and take neither a worker's
+slot nor an attempt. After its pause the next due attempt is made alone, as a probe. If the probe
+succeeds the breaker closes; otherwise it stays open for twice as long.
 
-Looked at in this order: is the other side well, is there a place at each limit that it falls
-under, is it its turn at each rate. Who can't begin for one reason uses up nothing of the
-others: it holds no place meanwhile, and takes no turn. Pure: the store asks while it holds the
-limits, so that no two decisions are made about the same state of them.
+`decide` checks in this order: the breaker of the destination, a place at each limit, a turn at each
+rate. A run that fails one check uses up nothing of the others: it holds no place and takes no turn.
+The functions are pure. The store calls them while it holds the limits, so that no two decisions are
+based on the same state.
 
-Priorities come first, whoever's they are. Within a priority the tenants form a ring, in the order
-of their names, and a claim begins behind the one that was served last. Each gets an even share of
-the claim; what some leave of theirs goes to the others, in the same order. Within a tenant nothing
-changes: who has waited longest goes first, or who came last, if that is asked for.
+`share_out` takes runs in order of priority, whatever their tenant. Within a priority the tenants
+form a ring, in the order of their names, and a claim begins after the tenant that was served last.
+Each tenant gets an even share of the claim; an unused share goes to the others, in the same order.
+Within a tenant the oldest run goes first, or the newest if the queue asks for that.
 
-A claim names no more tenants than it may take runs, so that it costs what it takes, and not what
-there is. Those behind them on the ring have their turn with the next one.
+A claim names no more tenants than it may take runs, so that its cost depends on what it takes and
+not on what is waiting. The tenants after them on the ring have their turn with the next claim.
 """
 
 from __future__ import annotations

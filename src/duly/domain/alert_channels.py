@@ -1,8 +1,8 @@
-"""Channels: the ways by which alerts reach people, each checked whole before it is kept.
+"""Channels: the ways by which alerts reach people, each checked whole before it is stored.
 
-A channel has a name, a kind and options, which are JSON. Whatever opens something is in them by
-reference only: the key that signs, a password, and the whole address of a chat's hook, for whoever
-knows that may write there.
+A channel has a name, a kind and options, which are JSON. The options hold secrets by reference
+only: the signing key, a password, and the whole address of a chat's hook, because everyone that
+knows the address may write there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What a notice says in each place; escaping of foreign text; runbook links.
+"""What an alert notice says in each format; escaping of foreign text; runbook links.
 
-A notice holds texts that others wrote: names of schedules, errors, arguments. Whoever sends one
-takes it from a renderer here, which has made them harmless for its place, and bounded.
+A notice holds texts of foreign origin: names of schedules, errors, arguments. Each renderer here
+makes them harmless for its format and bounds their length. A sender takes its text from one of
+these renderers only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Kinds of alerts with their default thresholds, and rules that override them.
 
-A condition has one number, and a rule compares it with its threshold; a kind says what is counted.
+A condition has one number, and a rule compares it with its threshold. The kind says what the number
+counts.
 
-There is one for each kind unless somebody sets others. Of those that fit a condition the most
-particular one holds, so that a condition has one rule and raises one alert.
+A `Rulebook` has a default rule for each kind unless an operator sets others. The most specific rule
+that fits a condition applies, so that a condition has one rule and raises one alert.
 """
 
 from __future__ import annotations

@@ -1,19 +1,22 @@
-"""Alert lifecycle: conditions seen, alerts raised, silenced, resolved, delivery retries.
+"""Alert lifecycle: conditions detected, alerts raised, silenced, resolved, delivery retries.
 
-**Observers** bring **conditions**: what is so of a subject, with one number. A **rule** says from
-which number on that is an alert. `decide` compares what is seen with what is on record, and says
-what changes:
+Detectors return conditions: a subject, what is wrong with it, and one number. A rule sets the
+threshold from which a condition is an alert. `decide` compares the detected conditions with the
+recorded alerts and returns what changes:
 
     nothing ──seen──▶ pending ──held long enough──▶ open ──gone long enough──▶ resolved
                          └─────gone: forgotten          └──back in time: as it was
 
-An alert is raised once for as long as its condition holds, and resolves itself. What comes and goes
-within `clear_for` is one alert and not many. A silence keeps it from being told, and not from being
-on record; when the silence is over and the alert is not, it is told then. The end of what was told
-is told in any case, so that nobody's pager stays lit. What was not looked at is as it was.
+An alert is raised once for as long as its condition holds, and resolves itself. A condition that
+comes and goes within `clear_for` is one alert and not many. An alert whose subject was not examined
+stays as it was.
 
-What is usual is learnt by watching: a mean in which the last hour weighs most. Until it was watched
-for a while nothing is unusual, and a few are never many.
+A silence suppresses the notice of an alert and not its record. If the alert outlasts the silence,
+the notice is sent when the silence ends. The end of an alert whose beginning was sent is always
+sent, so that a receiver never keeps an alert open by mistake.
+
+`CreationRate` learns the usual rate as a mean in which the last hour weighs most. Until it has
+watched for a while no rate is unusual, and small numbers are never unusual.
 """
 
 from __future__ import annotations

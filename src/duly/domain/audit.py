@@ -1,8 +1,8 @@
 """Audit entries, and the hash chain that seals them.
 
 A seal names every entry of a stretch of the trail with the digest of all that the entry says, and
-is hashed together with the seal before it. Whoever changes, removes or inserts an entry contradicts
-its seal; whoever changes a seal contradicts every seal that follows.
+is hashed together with the seal before it. A changed, removed or inserted entry contradicts its
+seal; a changed seal contradicts every seal that follows.
 """
 
 from __future__ import annotations

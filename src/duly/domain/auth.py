@@ -1,11 +1,11 @@
-"""Who may do what: roles and scopes, the text of a token, and who a caller turns out to be.
+"""Authentication and permissions: roles, scopes, the text of a token, and the caller behind it.
 
-A token is `duly_<prefix>_<secret>_<checksum>`. By its prefix it is found, and named where people
-talk about it; the secret is 260 drawn bits, of which a store keeps a hash alone; the checksum tells
-a text that was mistyped or cut off from one that is unknown, before a store is asked. A secret that
-nobody can guess needs no slow hash.
+A token is `duly_<prefix>_<secret>_<checksum>`. The prefix finds the token, and names it in lists
+and logs. The secret is 260 random bits, of which a store keeps only a hash; a secret that cannot be
+guessed needs no slow hash. The checksum tells a mistyped or truncated text from an unknown token
+before a store is asked.
 
-Pure: drawn bytes and `now` come in as arguments.
+The functions are pure: random bytes and `now` are arguments.
 """
 
 from __future__ import annotations

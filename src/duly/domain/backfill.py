@@ -1,8 +1,9 @@
 """Decides which occurrences of a backfill's span come next, and what they become.
 
-A plan lists the exact occurrences of the span and what is known about each, before anything is
-made. What is chosen is then made at a rate, a few at a time, on its own lane; each occurrence is
-looked at once more when its turn has come, so that a run that exists by then is not made twice.
+A plan lists the exact occurrences of the span and what is known about each, before any run is made.
+The chosen occurrences are made into runs at a rate, a few at a time, on a lane of their own. Each
+occurrence is checked again when its turn comes, so that a run that exists by then is not made
+twice.
 """
 
 from __future__ import annotations

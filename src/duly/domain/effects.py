@@ -1,12 +1,13 @@
-"""Ledger of external effects, and advice about runs in doubt.
+"""Ledger of external effects, and advice about ambiguous runs.
 
-A ledger holds one entry for each effect of a run, by a key of the task's own; retries and repair
-reruns share it, because it belongs to the first run of the line. An effect is intended before
-it is begun and done when the code says so. One whose attempt ended in between is unknown: nobody
-can tell from here whether it took place. Pure: the store asks under the claim's fence.
+The ledger holds one entry for each effect of a run, under a key that the task chooses. Entries
+belong to the first run of the line, so that retries and repair reruns share them. An effect is
+intended before it begins and done when the code reports it. An effect whose attempt ended in
+between is unknown: Duly cannot tell whether it took place. The store applies these decisions under
+the claim's fence.
 
-Pure: what is known goes in, one recommendation comes out. Nothing here is carried out by itself;
-whoever chooses gives a reason, and that is on record beside what was advised.
+`advise` is pure and returns one recommendation. Duly carries out none of it. The operator that
+chooses gives a reason, which is recorded beside the advice.
 """
 
 from __future__ import annotations

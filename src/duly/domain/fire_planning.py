@@ -1,7 +1,7 @@
-"""Settling: which occurrences of a span become runs, which are skipped, which stay owed.
+"""Fire planning: which occurrences of a span become runs, which are skipped, which stay owed.
 
-Everything here is exact at its edges: an occurrence whose lateness equals the grace is on time, and
-one whose age equals `not_older` is still run. A run is never planned before it is due.
+The bounds are exact: an occurrence whose lateness equals the grace is on time, and one whose age
+equals `not_older` is still run. A run is never planned before it is due.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Identities: 16 bytes that sort by time; the id of an occurrence's run is computed, not drawn.
+"""Identities: 16 bytes that sort by time; the id of an occurrence's run is computed, not random.
 
 Two dispatchers, a replay after a crash and a database that lost its last commits all compute the
-same id for the same occurrence, so the primary key of runs is what makes a second one impossible.
+same id for the same occurrence. So the primary key of runs makes a second run impossible.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Concurrency limits and rates (token pacing), per task, tenant, destination.
 
-What is put off becomes a timer at its turn, so that it blocks nothing behind it. Turns that were
-given out, and those that have begun, are each remembered as one instant: when the next would come
-if all had come evenly. Who comes back at its turn has to conform once more with those that have
-begun: when many come late, because of an outage, they do not all begin at once.
+A limit applies to one task, tenant or destination, or to each of them separately. Code declares
+limits and operators set them. For each part of a limit a named scope precedes `*`, and an
+operator's value precedes the code's. A running attempt holds one place at each limit that applies.
 
-A limit is of a task, a tenant or a destination, or of each of them by itself. Code declares some,
-people set others; part by part the more special word counts, and a person's before the code's.
-What an attempt takes while it runs is a place: one at each limit that it falls under.
+A run put off by a rate becomes a timer at its turn, so that it blocks nothing behind it.
+`RateState` remembers the turns given out, and separately those that have begun, as one instant
+each: when the next would come if all had come evenly. A run that returns at its turn must conform
+once more to those that have begun. So runs that are late together, after an outage, do not all
+begin at once.
 """
 
 from __future__ import annotations

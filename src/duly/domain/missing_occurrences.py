@@ -1,8 +1,9 @@
-"""Missing occurrences: what the timetable says should exist, beside what is on record of it.
+"""Missing occurrences: compares what the timetable expects with what is on record.
 
-What is expected is derived from intent: from each version of a schedule's template and the time it
-was in force, and not from what was recorded. So an occurrence is found also when its run and every
-trace of it are gone. What retention has removed is unknown, and not missing.
+`expect` derives occurrences from intent, not from what was recorded: from each version of a
+schedule's template and the time it was in force. So an occurrence is found also when its run and
+every trace of it are gone. An occurrence whose record retention has removed is unknown, not
+missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Addresses that webhooks may be sent to: what a URL says, and which networks are out of bounds.
 
-Pure: nothing is looked up here. A name is judged by the addresses that it leads to, each of them,
-by whoever connects.
+The functions are pure and look up no names. The sender that connects resolves a name and passes
+each of its addresses to `judge`.
 """
 
 from __future__ import annotations

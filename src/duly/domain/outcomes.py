@@ -1,10 +1,10 @@
 """How an attempt ends and what becomes of its run: conclude(); Snooze, TryAgain, GiveUp.
 
-An attempt ends in one of a few ways. From that, the task's policy and what was tried before, one
-decision follows: the run is over, waits for another attempt, goes back to the queue, is dead, or in
-doubt.
+`conclude` derives one decision from the end of an attempt, the task's policy and the earlier
+attempts: the run is over, waits for another attempt, goes back to its queue, is dead, or is
+ambiguous.
 
-`is_answered()` decides what counts against a destination's breaker: only a failure of the called
+`is_answered` decides what counts against a destination's breaker: only a failure of the called
 side. An attempt that ended for a reason of its own, or made no call, does not count.
 """
 

@@ -1,18 +1,19 @@
 """Misfire, overlap (gates), retry and backoff, presets of all three.
 
-How it is applied to a span of occurrences is in settling.py.
+`fire_planning` applies a `Misfire` policy to a span of occurrences.
 
-A schedule's runs go through a gate of their own, or that of a business key which several share, one
-at a time. What comes meanwhile waits or is skipped, by the policy. Pure: the store asks while it
-holds the gate, so that no two decisions are made about the same state of it.
+A `Gate` admits the runs of one schedule, or of one business key that several schedules share, one
+at a time. A run that arrives meanwhile waits or is skipped, by the overlap policy. The functions
+are pure. The store calls them while it holds the gate, so that no two decisions are based on the
+same state.
 
-The wait is drawn from the run's id and the number of the try, so that whoever decides it, a worker
-or the one that files what a dead worker left, comes to the same instant.
+A `Retry` derives its wait from the run's id and the number of the try. So a worker, and the reaper
+that settles what a dead worker left, come to the same instant.
 
-A preset fills in what nobody has said; what is said wins. A schedule keeps the policies themselves,
-and the name beside them, so that a later release that thinks better of a preset changes no schedule
-that exists. `never-twice` says what the task's effects are: what has begun one is not tried again
-by itself, what has not is.
+A `Preset` fills in only the policies that the caller did not set. A schedule stores the policies
+themselves, with the preset's name beside them, so that a release that changes a preset changes no
+existing schedule. `never-twice` declares the effects of the task: a run that has begun an effect is
+not retried automatically, a run that has not is.
 """
 
 from __future__ import annotations

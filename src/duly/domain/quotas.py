@@ -1,20 +1,19 @@
 """Quotas of owners and tenants; owners who have left.
 
-A quota stands under a scope: `owner:anna` (of one tenant), `owner:*` (each owner by itself),
-`tenant:acme`, `tenant:*` (each tenant by itself), `all`. What is said about somebody by name holds
-for them instead of what is said about each.
+A quota has a scope: `owner:anna` (of one tenant), `owner:*` (each owner separately), `tenant:acme`,
+`tenant:*` (each tenant separately), `all`. A quota of a named owner or tenant replaces the one
+for each.
 
-An end user is an owner whose schedules a program makes for them: with `owner=`, and not by a
-declaration. What an application declares is its operator's own, whoever it names as its owner, and
-counts against the tenant only.
+An end user is an owner for which a program makes schedules with `owner=`, and not by a declaration.
+A declared schedule belongs to the operator of the application, whatever owner it names, and counts
+against the tenant only.
 
-Pure: which quotas apply to an order, and what is told when one is reached. The store counts, in the
-transaction of the order.
+The functions are pure: they select the quotas that apply to an order, and make the error when one
+is reached. The store counts, in the transaction of the order.
 
-An owner who is gone may have nothing active: that stands among quotas, too, as `gone:anna`.
-
-Duly keeps no list of owners: an owner is a name on a schedule. So somebody says that one is gone,
-and it stands until somebody says that they are back.
+Duly keeps no list of owners: an owner is a name on a schedule. An operator marks an owner as gone,
+and the mark stands until an operator removes it. It is stored among the quotas, as `gone:anna`,
+because an owner who is gone may have no active schedule.
 """
 
 from __future__ import annotations

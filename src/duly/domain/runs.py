@@ -1,7 +1,7 @@
 """Run, DelayedRun, Attempt, progress, log lines, TaskPolicy.
 
-A run is claimed under a fence that grows with every claim; a claim that is started gets the next
-attempt number. Neither is ever reused.
+A run is claimed under a fence that grows with every claim. A claim that is started gets the next
+attempt number. Neither number is ever reused.
 """
 
 from __future__ import annotations

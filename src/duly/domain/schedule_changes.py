@@ -1,6 +1,7 @@
-"""Planning: what an order about a schedule changes, as pure decisions.
+"""Schedule changes: what an order about a schedule changes, as pure decisions.
 
-The store applies one if nothing has moved meanwhile; otherwise the caller looks and decides anew.
+The store applies a `ScheduleChange` if the schedule has not changed meanwhile; otherwise the caller
+reads it again and decides anew.
 
 An order never loses an occurrence: what the old definition owed up to now stays owed under the old
 definition, and the new one begins after now. A decision that relies on the pending occurrence still

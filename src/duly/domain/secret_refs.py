@@ -1,6 +1,6 @@
 """Secrets: a reference is stored and shown, its value exists only where it is used.
 
-Where values come from, and from where they may, is said by whoever reads them.
+The program that reads the values decides where they come from, and which sources are allowed.
 """
 
 from __future__ import annotations

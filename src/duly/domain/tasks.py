@@ -1,7 +1,7 @@
 """What a task declares besides code: process, command, limits; what it sees of its run.
 
-All of it holds for the whole fleet. It is looked at after a claim and before the code begins; a
-task that says nothing is never asked.
+`TaskLimits` hold for the whole fleet. They are checked after a claim and before the code begins; a
+task that declares none costs no check.
 """
 
 from __future__ import annotations

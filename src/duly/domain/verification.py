@@ -1,11 +1,13 @@
 """Result checks, item scope, proof that an occurrence was done.
 
-Succeeding says that the code returned. What was brought about is another fact: a check found it in
-place, or every item that was expected is done, once. Without either there is no proof.
+A run that succeeded only proves that its code returned. Proof of the result is a separate fact:
+a check found the result in place, or every expected item is done exactly once. Without either there
+is no proof.
 
-A task says what it expects (a number, or names) and, item by item, what is done. Items belong to
-the line of a run, as effects do: a repair goes on with those of the first. An item that two
-attempts report as done was done twice, or one of them did not know: either is worth a look.
+A task declares what it expects (a number, or names) and reports, item by item, what is done. Items
+belong to the line of a run, as effects do: a repair continues with the items of the first run. An
+item that two attempts report as done was done twice, or one attempt did not know that it was done;
+an operator should look at either.
 """
 
 from __future__ import annotations

@@ -1,20 +1,15 @@
 """Health of schedules from their newest runs: punctuality, failures, freshness, run times.
 
-Whether triggers are on time and whether work gets done are two things, and stay two. All of it
-is drawn from a window of the newest runs, when somebody asks; how far that reached is told.
+`Signs` judge triggers and completions separately, because a trigger may be punctual for days while
+nothing useful is completed. A run's own success and the result of its check are different facts, so
+both are shown.
 
-Success is what a run says of itself; a check of its result is another fact, so both are told.
-They are read when somebody asks, from its newest runs, so that no run pays for it. How far back it
-reaches is told as well: what is no longer kept, or was not looked at, is unknown and not "never".
+Vitals are computed on request from a bounded window of the newest runs, so that no run pays for
+them. The reach of the window is part of the answer: what is no longer kept, or was not read, is
+unknown and not "never".
 
-A run is in the way of the next one from when it fires until it is over, so that is what counts: its
-waits for a worker and for another attempt included. Looked at when somebody asks, over the last few
-runs, so that it costs nothing while things run.
-
-Read when somebody asks, by run, so that no run pays for it.
-
-A trigger may be punctual for days while nothing useful is completed; so each has its own facts, its
-own judgement, and its own words.
+A `RunSpan` lasts from the fire of a run until the run is over, because it blocks the next run for
+all that time. It includes the waits for a worker and for another attempt.
 """
 
 from __future__ import annotations

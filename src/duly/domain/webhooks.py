@@ -1,7 +1,7 @@
 """Webhooks: where one is sent, what it says, and how it is signed (Standard Webhooks).
 
-The id of the message is the id of the root run, the same in every attempt, so that a receiver can
-tell a repetition; the timestamp is the attempt's, so that it can refuse a replay.
+The id of the message is the id of the root run, the same in every attempt, so that a receiver
+detects a repetition. The timestamp is the attempt's, so that the receiver can refuse a replay.
 """
 
 from __future__ import annotations

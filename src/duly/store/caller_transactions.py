@@ -1,7 +1,7 @@
 """Transactions a store lends or joins: time limit, checks, errors.
 
-Whoever awaits has a connection that only his event loop may use, while an order is carried out by a
-thread. So his connection comes with the loop, and the thread has each statement run there.
+A caller that uses asyncio has a connection that only its event loop may use, while a thread carries
+out the order. So an `AwaitedConnection` carries its loop, and the thread runs each statement there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Queries composed of port calls: missing occurrences, vitals of schedules.
 
-It only reads, each question by an index and about all of them at once. What seems to be missing is
-looked at once more before it is told, since time has passed between two questions.
+Each query only reads. It asks each question once for all schedules of a page, by an index. An
+occurrence that seems missing is checked again before it is returned, because time has passed
+between two questions.
 """
 
 from __future__ import annotations

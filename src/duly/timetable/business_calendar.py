@@ -1,7 +1,7 @@
-"""Business days: which days are worked on, and where a day that is not one moves to.
+"""Business days: which days are worked on, and to which day an occurrence on another day moves.
 
-A calendar is a country's (or an exchange's), with holidays of one's own on top, or one's own
-altogether: a weekend and a list of holidays. Years are bitmaps, as everywhere in the time domain.
+A calendar is a country's (or an exchange's) with extra holidays, or a custom one: a weekend and a
+list of holidays. Each year is a bitmap, as in every set of days.
 """
 
 from __future__ import annotations

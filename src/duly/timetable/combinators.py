@@ -1,15 +1,13 @@
 """Timetables made of others: union, exclusion, days, validity, first n; search budget.
 
-To ask "the next minute, and is it left out?" all through a weekend would take thousands of
-questions. Where a rule and what it leaves out are days and times of one zone, wall times answer at
-once. A leap never leads beyond the wall times that no policy has a say about, so that it only ever
-passes over occurrences that are left out for certain.
+`Leap` skips a stretch of excluded occurrences at once. Testing every minute of an excluded weekend
+would take thousands of questions. Where a rule and its exclusions are days and times of one zone,
+wall times give the answer. A leap never goes beyond the wall times that no gap or fold policy
+affects, so that it only passes over occurrences that are certainly excluded.
 
-An exclusion asks again and again until an occurrence is left. Exclusions within exclusions would
-multiply, so all parts of a timetable draw on one patience: a number of questions, counted together.
-What a part has answered holds until its own next occurrence, so it is not worked out again before.
-
-`ByDay` chooses by day of the calendar, `Valid` limits how long a timetable is valid.
+`SearchBudget` bounds the questions for one answer. An exclusion asks again until an occurrence is
+left, and nested exclusions would multiply; so all parts of a timetable share one budget. The answer
+of a part holds until that part's next occurrence, so it is not computed again before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Cron expressions (Debian, Quartz, H for hash): parser, fields, timetable.
 
-What can't be read is refused with an error that names the field.
+The parser refuses an invalid expression with an error that names the field.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The only readers of the tzdata wheel and of the holidays package.
 
-A source hands out dates and codes; what a business day is for is decided by `BusinessCalendar`. The
-one that ships reads an extra (`duly[calendars]`), imported when it is first asked: a
-`ModuleNotFoundError` says that it is not there.
+A source returns raw data. `duly.timetable.zones` interprets zone files, and `BusinessCalendar`
+decides what a holiday means for business days.
 
-A source hands out bytes and names; what they mean is decided in `duly.timetable.zones`.
+`HolidaysPackage` reads an extra (`duly[calendars]`), which is imported on first use. It raises
+`ModuleNotFoundError` when the extra is not installed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sets of days, kept as one bitmap a year.
 
-Every Gregorian year is one of fourteen: it starts on one of seven weekdays and is leap or not. A
-rule that looks only at month, day and weekday therefore has at most fourteen different years, which
-are computed once, whatever century is asked about; and one that has none in any of them never will.
+Every Gregorian year is one of fourteen kinds: it starts on one of seven weekdays and is leap or
+not. So a rule that depends only on month, day and weekday has at most fourteen different years.
+They are computed once for all centuries. A rule that has no day in any of them never has one.
 """
 
 from __future__ import annotations

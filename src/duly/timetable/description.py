@@ -1,11 +1,11 @@
 """Timetables in words: cron, RRULE and OnCalendar as one English sentence.
 
-What is said is what the fields mean, not how they were written: `*/1` and `0-59` are both "every
+A sentence says what the fields mean, not how they were written: `*/1` and `0-59` are both "every
 minute", and cron's ways of joining days and weekdays are spelt out as "or" and "if".
 
-How often, on which days, at which times, in which zone; then what BYSETPOS keeps, and from when to
-when. Where several parts choose days, a day has to suit them all: the first is said, the others are
-added as conditions ("on the 13th, only on Friday,").
+A sentence names how often, on which days, at which times and in which zone; then what BYSETPOS
+keeps, and the bounds. Where several parts choose days, a day must match them all: the first part is
+named, and the others are added as conditions ("on the 13th, only on Friday,").
 """
 
 from __future__ import annotations

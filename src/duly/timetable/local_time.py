@@ -1,7 +1,7 @@
 """From wall times to instants: what becomes of a local time that does not exist, or exists twice.
 
 A wall rule says which wall times are meant, as if every day had 24 hours. A zone is a line of
-segments with constant offsets. Between them stand two policies:
+segments with constant offsets. Two policies decide what happens between segments:
 
     gap   `next`   one instant, the first after the gap, for all wall times inside it
           `shift`  each wall time inside the gap moves by the gap's length
@@ -10,7 +10,7 @@ segments with constant offsets. Between them stand two policies:
 
 Within a segment the mapping is a subtraction. So a policy amounts to an interval of wall times that
 each segment may use, and to at most one instant (or a shifted copy) for the gap before it. Several
-wall times may collapse into one instant; an instant is never given twice.
+wall times may collapse into one instant; an instant is never returned twice.
 """
 
 from __future__ import annotations

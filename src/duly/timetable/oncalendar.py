@@ -1,8 +1,8 @@
 """OnCalendar expressions of systemd: parser and timetable.
 
-What is accepted, and what it means, is what systemd 252 does (its systemd.time(7), "Calendar
-Events"), with two differences: white space is forgiven around and between the parts, and a second
-must come out whole, as a timetable has no finer grain.
+The parser accepts what systemd 252 accepts (its systemd.time(7), "Calendar Events"), with the same
+meaning and two differences. White space is forgiven around and between the parts. A second must be
+a whole number, because a timetable has no finer grain.
 
 systemd itself drops times that a change of clocks skips and takes the first of two that look alike:
 `gap="skip", fold="first"`. Duly's defaults are the same as for every timetable, `next` and `first`,

@@ -1,7 +1,7 @@
 """Parts of descriptions: lists, ordinals, weekdays, sets of times of day.
 
-A set of times is hours x minutes x seconds. Where its members lie at one distance from each other
-it is a progression ("every 15 minutes from 08:00 to 16:45"); a few are listed; the rest is said
+A set of times is hours x minutes x seconds. A set whose members are evenly spaced is a progression
+("every 15 minutes from 08:00 to 16:45"). A set of a few times is listed. Any other is described
 level by level ("at minutes 5 and 17 of hours 8 to 12"). Every wording names its set exactly.
 """
 

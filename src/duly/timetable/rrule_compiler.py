@@ -1,7 +1,7 @@
-"""From parts to a wall rule: defaults, BYSETPOS, bounds, steps below a day.
+"""From the parts of an RRULE to a wall rule: defaults, BYSETPOS, bounds, steps below a day.
 
-The n-th hour, minute or second from DTSTART keeps its distance across midnight, so each day has
-its own pattern: a ladder of bits, moved to where the steps happen to fall, cut out by BYHOUR.
+A step of n hours, minutes or seconds from DTSTART keeps its distance across midnight, so each day
+has its own pattern: a ladder of bits, moved to the day's first step and masked by BYHOUR.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which days BY parts choose and INTERVAL lets through, as one bitmap a year.
 
-That depends on the year's first weekday, its length, and (for weeks that it shares with its
-neighbours) on theirs: 28 kinds of year in all.
+The choice of BY parts depends on the year's first weekday, its length, and (for weeks that it
+shares with its neighbours) on their lengths: 28 kinds of year in all.
 """
 
 from __future__ import annotations

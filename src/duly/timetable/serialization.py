@@ -1,6 +1,6 @@
 """The stored form of timetables: JSON values that hold what the person said, readable for ever.
 
-A kind's name and its keys are a promise: they may gain keys with defaults, and lose none.
+The names of kinds and their keys are a promise: a kind may gain keys with defaults, and loses none.
 """
 
 from __future__ import annotations

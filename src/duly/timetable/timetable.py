@@ -1,8 +1,9 @@
-"""What every timetable can do, and what those share that mean wall times in a zone.
+"""What every timetable can do, and what timetables of wall times in a zone share.
 
-A timetable is an immutable value: the person's own words (expression, zone, policies) plus what was
-compiled from them. It knows no clock. Inside, instants are microseconds since 1970; a zone's rules
-come from the database it was made with, so that the same value can be asked under another release.
+A timetable is an immutable value: the person's own words (expression, zone, policies) and what was
+compiled from them. It knows no clock. Internal instants are microseconds since 1970. A zone's rules
+come from the database with which the timetable was made, so that the same value can be evaluated
+under another release.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names that people type and the tz database does not know: more cities, states, spoken zone names.
 
-The database has one city per zone and country; these are other big ones, written by hand. A name
+The database has one city per zone and country; this hand-written list adds other big ones. A name
 may stand in several lines, and a line whose zone a release lacks is passed over.
 """
 

@@ -1,13 +1,14 @@
 """Zone as segments of constant offset, ZoneDatabase, differences between two tzdata releases.
 
-Pure: it says what would move. Writing it down and telling people is left to those who hold timers.
-
-Where the offset grows, wall times are jumped over (a gap); where it shrinks, they are shown twice
-(a fold). Each segment carries what is needed to tell: `floor`, the wall time that had been reached
-before it, and `ceiling`, the lowest that any later segment will show again.
+Where the offset grows, wall times are skipped (a gap); where it shrinks, they are shown twice
+(a fold). Each segment carries what detects both: `floor`, the highest wall time reached before
+it, and `ceiling`, the lowest that any later segment shows again.
 
     wall      ────────floor┊  gap  ┊wall_start──────────ceiling┊  fold  ┊wall_end
     instant   ──────────────────── start ────────────────────────────── end ────
+
+`zone_changes` and `moved` are pure: they compare two releases. The processes that hold timers
+record the differences and report them.
 """
 
 from __future__ import annotations

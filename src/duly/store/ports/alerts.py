@@ -1,11 +1,11 @@
 """The alerting port: one watcher at a time, alerts on record, and durable deliveries.
 
-The **watch** is a lease of its own: who watches need neither fire nor run anything, so that a fleet
-without any dispatcher is told about. Whatever a watcher writes carries its holder and epoch, and is
-refused when somebody else has the watch. An alert's change, its deliveries and its audit entry are
-one transaction: none of them is there without the others.
+The watch is a lease of its own. Its holder needs neither to fire nor to run anything, so that a
+fleet without any dispatcher still raises alerts. Each write of a watcher carries its holder and
+epoch, and is refused when another watcher holds the watch. An alert's change, its deliveries and
+its audit entry are one transaction.
 
-What people say about alerts (rules, channels, silences) are **terms**, kept as they were said.
+Alert settings (rules, channels, silences) are stored as operators gave them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Follow the audit trail; write and list seals.
 
-Entries are sealed afterwards, in their own order, so that writing one costs nothing more. Only what
-is settled is sealed: where a lower number may still be committed, the sealer waits for it.
+The sealer seals entries afterwards, in their order, so that writing an entry costs nothing more. It
+seals only settled entries: where a lower number may still be committed, it waits.
 
-A number is drawn before its entry is committed. Where several write at a time, a higher one may be
-seen first: whoever went on from it would never see the lower. So a page ends before a number that
-is not there and may still come; one that was given up is passed over.
+A number is drawn before its entry is committed. With several writers, a higher number may be seen
+first, and a reader that continued after it would never see the lower one. So a page ends before a
+number that is absent and may still come; a number that was given up is passed over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tokens, sessions, idempotent answers, frozen sets, tenant views.
+"""Tokens, sessions, idempotent answers, selections, tenant views.
 
-Each operation is one transaction; what is audited is so in the same one. Secrets never come here:
-the store is given their hashes. Whether something has expired is decided by the store's own clock.
+Each operation is one transaction, with its audit entry in the same one. Secrets never reach the
+store: it receives their hashes. The store's own clock decides whether something has expired.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The backfill port: history made on purpose, a part at a time, by whoever tends the store.
+"""The backfill port: makes runs for past occurrences on request, a part at a time.
 
-A backfill is a row with a cursor. Each step looks at the next few occurrences as they are at that
-moment, makes runs of those that are still to be made, and moves the cursor, in one transaction: who
-comes second finds the cursor elsewhere and changes nothing.
+A backfill is a row with a cursor. Each step reads the next few occurrences as they are at that
+moment, makes the runs that are still missing, and moves the cursor, in one transaction. A second
+process that takes the same step finds the cursor moved and changes nothing.
 """
 
 from __future__ import annotations

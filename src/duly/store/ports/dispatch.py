@@ -1,8 +1,8 @@
 """Members, leases, timers, firing, catch-up: what dispatchers do.
 
 Every write of a dispatcher carries its membership and the epochs of its leases. The store refuses a
-stale owner in the same transaction, judges lateness and earliness by its own clock, and
-compares each timer with what the dispatcher believed. A refused write changes nothing.
+stale owner in the same transaction, judges lateness and earliness by its own clock, and compares
+each timer with what the dispatcher expected. A refused write changes nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The effects port: permission before what can't be taken back, and what people decide afterwards.
+"""The effects port: permission before an irreversible effect, and decisions about ambiguous runs.
 
-A permission is a durable write under the claim's fence, and is given before the effect begins.
-A run of an unsafe task whose attempt ended unheard after that is in doubt: a place of its own, from
-which nobody takes it but a person, or a check of its task's own. Its overlap gate stays held.
+A permission is a durable write under the claim's fence, and is given before the effect begins. If
+the attempt of an unsafe task then ends without a report, its run is ambiguous. Only an operator or
+the task's own check takes a run out of that state. Its overlap gate stays held meanwhile.
 """
 
 from __future__ import annotations

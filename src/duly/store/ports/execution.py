@@ -1,10 +1,11 @@
-"""The execution port: queued runs are claimed, breathe, advance, and are finished, under a fence.
+"""Execution port: claims queued runs, renews claims, records progress and ends attempts.
 
 A worker is a member of the fleet. A claim binds a run to it under a fence that is one higher than
-any before; every write about the run carries worker and fence, and one that no longer holds changes
-nothing. An open run is in exactly one place: queued, claimed, waiting for another attempt or
-at a gate, dead, or in doubt. The store's clock decides who is alive, what is due and what is
-overdue.
+any before. Every write about the run carries worker and fence, and a write whose fence no longer
+holds changes nothing.
+
+An open run is in exactly one place: queued, claimed, waiting for another attempt or at a gate,
+dead, or ambiguous. The store's clock decides which workers are alive, and what is due or overdue.
 """
 
 from __future__ import annotations

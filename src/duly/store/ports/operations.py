@@ -1,14 +1,15 @@
-"""Orders of people on open runs, queues, workers, quotas and owners.
+"""Operators' orders on open runs, queues, workers, quotas and owners.
 
-Each order is one transaction with its audit entry; each says what it found when it can't be done.
+Each order is one transaction with its audit entry. An order that cannot be carried out reports the
+state that it found.
 
-A worker that is **draining** claims nothing more, and ends when what it holds is done. One that is
-in **quarantine** claims nothing more and stays, until it is released; what it holds is finished,
-or, fenced off, taken from it as from one that has died. The store's claim refuses both by the row
-of the member, which it looks at anyway; the worker itself learns it with its next beat.
+A draining worker claims nothing more, and ends when its claims are done. A worker in quarantine
+claims nothing more and stays, until it is released; its claims are finished or, if it is fenced
+off, taken from it as from a dead worker. The store's claim refuses both by the member's row, which
+it reads anyway. The worker itself learns of the order with its next heartbeat.
 
-A quarantine stays with its process: should that join anew, it is in quarantine there, too. A
-process that is started in its place is not, unless the whole host is.
+A quarantine belongs to a process, and still applies when that process joins again. It does not
+apply to a process started in its place, unless the whole host is in quarantine.
 """
 
 from __future__ import annotations

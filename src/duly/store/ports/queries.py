@@ -1,10 +1,10 @@
 """Reads: single records, lists with filters, many at once, bounded search.
 
-A search goes by the index that narrows it most, newest first, and looks at `LOOKED_AT_MAX` rows of
-it at the most. So a page may be shorter than asked, and even empty, while there is more: whoever
-wants it goes on from `next`. When that is None, everything has been seen.
+A search uses the index that narrows it most, newest first, and reads at most `LOOKED_AT_MAX` rows
+of it. So a page may be shorter than asked, and even empty, while there is more: the caller
+continues from `next`. When `next` is None, everything has been searched.
 
-Each answers what a question about one would have, for all of them from one snapshot.
+`SurveyStore` answers for many records what the question about one returns, all from one snapshot.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The planning port: orders of people and programs about schedules and delayed runs.
 
-Each operation is one transaction: durable when it returns, nothing half done when it raises. None
-carries a `now`; the store reads its own clock inside the transaction.
+Each operation is one transaction: durable when it returns, without effect when it raises. No
+command carries a `now`; the store reads its own clock inside the transaction.
 """
 
 from __future__ import annotations

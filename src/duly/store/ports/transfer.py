@@ -1,9 +1,9 @@
-"""The moving port: every promise of a store as one snapshot, and all of them into another.
+"""The transfer port: exports a store's promises as one snapshot, and imports them into another.
 
-What is moved is the same for every store: bundles of rows. A bundle is what stands or falls
-together, a schedule with its definitions or a run with its attempts and its ledger; its rows are
-named as the databases name them. What follows from others (shards, tallies, places in the queue) is
-not moved but made anew.
+A bundle is the unit of transfer: rows that are moved together or not at all, such as a schedule
+with its definitions, or a run with its attempts and its ledger. Bundles are the same for every
+store, and their columns have the names that the databases use. Derived data (shards, tallies,
+places in the queue) is not moved but computed anew.
 """
 
 from __future__ import annotations

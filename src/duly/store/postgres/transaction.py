@@ -1,8 +1,8 @@
-"""A lent transaction: the caller's own statements beside ours, committed together.
+"""A lent transaction: the caller's own statements beside Duly's, committed together.
 
-The caller may do with his own tables what he likes, but neither begin nor end a transaction, nor
-leave anything behind on the connection, which others use after him. Each of his statements and each
-order of ours stands in a savepoint, so that one which fails leaves the rest to the caller.
+The caller may use its own tables freely. It may neither begin nor end a transaction, nor leave
+session state on the connection, which other callers use afterwards. Each statement of the caller
+and each order of Duly runs in a savepoint, so that a failed one leaves the rest to the caller.
 """
 
 from __future__ import annotations

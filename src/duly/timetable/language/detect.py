@@ -1,8 +1,9 @@
 """Reads what a person typed: which kind of rule it is, or a moment ("tomorrow", "+10m").
 
-The kinds differ in shape, so the shape decides, once; then one reader has the word, and its error
-is the only one. Where two kinds have the same word it means the same: "weekly" is Monday 00:00, as
-systemd and plain language have it. (Cron's `@weekly` is Sunday 00:00, and is told by its `@`.)
+The kinds differ in shape. `kind_of` decides once by the shape, and then a single reader parses the
+text, so that the person sees only that reader's error. A text that two kinds accept means the same
+in both: "weekly" is Monday 00:00 in systemd and in plain language. (Cron's `@weekly` is Sunday
+00:00, and is recognised by its `@`.)
 """
 
 from __future__ import annotations

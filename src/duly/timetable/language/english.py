@@ -1,12 +1,13 @@
 """Entry point: sentence to timetable, or an error with the nearest sentence understood.
 
-Mending keeps what was said: a word that is not known is replaced only by one that it closely
-resembles, and nothing is left out but words that never change when. It is bounded: each of a few
-repairs is made once, on a text that is already bounded, and the first result that reads is offered.
-
 The reading is strict. Text is cut into tokens (`tokens`), read in one pass (`parser`) into the
-parts of a sentence (`sentence`), and these are put together (`builder`). What might mean two things
-is refused. The grammar for people is in docs/how-to/say-when.md.
+parts of a sentence (`sentence`), and these are put together (`builder`). An ambiguous sentence is
+refused. The grammar for people is in docs/how-to/say-when.md.
+
+`mended_sentence` keeps the person's meaning: an unknown word is replaced only by one that it
+closely resembles, and only words that never change the time are left out. The search is bounded:
+each of a few repairs is made once, on a text of bounded length, and the first readable result is
+offered.
 """
 
 from __future__ import annotations

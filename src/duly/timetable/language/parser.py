@@ -6,7 +6,7 @@ A sentence is a row of clauses in any order, each known by its first word:
     between 8 and 17 · except sundays · in january · from 2026-01-01 · until 2026-12-31
     10 times · in Europe/Paris
 
-Nothing is tried twice and nothing is guessed: a clause either reads on or refuses.
+The parser neither backtracks nor guesses: a clause either reads on or refuses.
 """
 
 from __future__ import annotations
