@@ -1,7 +1,7 @@
 """`duly.App`: tasks, declared schedules, access to a store, and what runs them.
 
 `App` is composed of `Declaring` (what code declares while it is loaded), `Employing` (dispatcher,
-worker, `run`), `Guarding` (grants of access, integrity checks) and `AutocommitSession` (the parts
+worker, `run`), `Guarding` (grants of access, integrity checks) and `CallerParts` (the parts
 bound to one caller).
 
 `PermittedTasks` hides commands that this worker may not run. The worker treats such a task as
@@ -387,13 +387,13 @@ class PermittedTasks:
         return [name for name in self._catalogue.names() if self.find(name) is None]
 
 
-class AutocommitSession:
-    """The parts of an application that act for whoever it speaks as."""
+class CallerParts:
+    """The parts of an application that act for its caller."""
 
     _caller: Caller
 
-    def _speak_as(self, caller: Caller) -> None:
-        """Speak as somebody; what is shared with other copies of this application stays."""
+    def _bind_caller(self, caller: Caller) -> None:
+        """Act for a caller; what is shared with other copies of this application stays."""
         self._caller = caller
         self.schedules = Schedules(caller)
         self.runs = Runs(caller)
@@ -426,7 +426,7 @@ class AutocommitSession:
 _API = "api"
 
 
-class App(AutocommitSession, Declaring, Employing, Guarding):
+class App(CallerParts, Declaring, Employing, Guarding):
     """Tasks, and a store that keeps promises about them. Nothing is opened until it is needed."""
 
     def __init__(  # noqa: PLR0913 - each has a default that is right for most
@@ -474,7 +474,7 @@ class App(AutocommitSession, Declaring, Employing, Guarding):
 
     def _act_as(self, caller: Caller) -> None:
         """Speak as somebody, and have checks of results carried out on their store."""
-        self._speak_as(caller)
+        self._bind_caller(caller)
         self.tasks.checks = Checks(caller)
 
     def acting_as(self, actor: str, source: str, tenant: str | None = None) -> Self:
@@ -486,7 +486,9 @@ class App(AutocommitSession, Declaring, Employing, Guarding):
         whose = self.tenant if tenant is None else read_tenant(tenant)
         if whose != self.tenant:
             self._caller.require_operator("speak for another tenant")
-        App._speak_as(other, replace_parts(self._caller, actor=actor, source=source, tenant=whose))
+        App._bind_caller(
+            other, replace_parts(self._caller, actor=actor, source=source, tenant=whose)
+        )
         return other
 
     def within(self, *, tenant: str, actor: str | Actor, is_confined: bool = True) -> Self:
@@ -506,7 +508,7 @@ class App(AutocommitSession, Declaring, Employing, Guarding):
             credential=by.credential,
             is_confined=is_confined or self._caller.is_confined,
         )
-        App._speak_as(other, caller)
+        App._bind_caller(other, caller)
         return other
 
     @property
@@ -527,7 +529,7 @@ class App(AutocommitSession, Declaring, Employing, Guarding):
 
     def _do_without_store(self) -> None:
         self._store = LazyStore(opener("memory:", self._clock))
-        App._speak_as(self, replace_parts(self._caller, open_store=self._store.get))
+        App._bind_caller(self, replace_parts(self._caller, open_store=self._store.get))
 
     def require_store(self, *, is_file_enough: bool = False) -> None:
         """Refuse to go on if there is no store yet: for whoever looks, and would make none."""

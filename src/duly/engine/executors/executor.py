@@ -1,4 +1,4 @@
-"""Executor, Runnable, WriteTransaction protocols; calls a task function with checked arguments.
+"""Executor, Runnable, AttemptWork protocols; calls a task function with checked arguments.
 
 The worker is sequential and talks to the store. An executor runs code elsewhere (an event loop, a
 thread, a process) and reports once how it ended. The code reaches its own run, and through it the
