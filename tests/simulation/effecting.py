@@ -175,9 +175,7 @@ def check_outside(strand: Strand, work: AttemptWork, outside: Outside) -> None:
     store.add_verdict(AddVerdict(run_id=of, finding=finding, evidence=None, by=by, doubt=doubt))
 
 
-def _commit_row(
-    strand: Strand, work: AttemptWork, outside: Outside, draws: random.Random
-) -> None:
+def _commit_row(strand: Strand, work: AttemptWork, outside: Outside, draws: random.Random) -> None:
     """Write a row that is committed with the run's success, or not at all."""
     is_calm = strand.world.weather.is_calm
     with work.live.transact(LIMIT_US) as lent:

@@ -248,7 +248,7 @@ class ChildExecutor:
 
     def _begin(self, work: AttemptWork, attempt: Stoppable, run: Callable[[], End]) -> None:
         """Run an attempt in a thread of its own."""
-        # The thread starts the process and ends after it: see child.py.
+        # The thread starts the process and ends after it: see the docstring above.
         thread = threading.Thread(
             target=self._run, args=(work, run), name="duly-child-task", daemon=True
         )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from duly.domain.enums import TaskKind
     from duly.domain.ids import RunId
-    from duly.engine.executors.executor import Executor, Runnable, AttemptWork
+    from duly.engine.executors.executor import AttemptWork, Executor, Runnable
     from duly.engine.worker.active_attempts import ActiveAttempts
     from duly.engine.worker.admission import WorkerAdmission
     from duly.engine.worker.attempt import TimeLimits
