@@ -145,7 +145,9 @@ corpora-folder:
 # What is ready for checking is ready for testing, and what is ready for that is ready for the demo.
 .venv/ready-check .venv/ready-failover .venv/ready-fuzz .venv/ready-test: .venv/ready-%: pyproject.toml .venv/made-in
 	@echo "Installing Duly and what it needs for make $* into .venv …" >&2
-	@$(INSTALL) '.[$*]' --editable ./conformance
+	@# Groups need pip 25.1; Python 3.11 to 3.13 come with an older one.
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'pip>=25.1'
+	@$(INSTALL) '.[all]' --group $* --editable ./conformance
 	@touch .venv/ready-demo .venv/ready-test $@
 
 .venv/ready-demo: pyproject.toml .venv/made-in

