@@ -298,6 +298,8 @@ def test_every_kind_has_what_is_usual():
         ("queue-age", {"threshold": "many"}, "is not a duration"),
         ("queue-age", {"threshold": -1}, "is not a threshold"),
         ("queue-age", {"threshold": True}, "is not a threshold"),
+        ("stale-completion", {"threshold": 1001}, "counts up to 1,000"),
+        ("ambiguous-run", {"threshold": 2}, "counts up to 1"),
         ("queue-age", {"threshold": float("nan")}, "is not a threshold"),
         ("queue-age", {"hold_for": "8d"}, "is out of range"),
         ("queue-age", {"clear_for": 3}, "is not a duration"),
@@ -318,6 +320,13 @@ def test_a_threshold_of_seconds_may_be_a_duration():
     assert [300.0, 0.25, 7.0] == [
         read_rule("queue-age", {"threshold": one}).threshold for one in ("5m", "250ms", "7")
     ]
+
+
+def test_a_stored_threshold_beyond_what_is_counted_is_read_as_that_number():
+    """A rule that raises nothing would look like one that guards something."""
+    stored = default_rule(AlertKind.STALE_COMPLETION).to_json() | {"threshold": 5_000.0}
+
+    assert 1_000 == rule_from_json(stored).threshold
 
 
 def test_what_is_not_said_of_a_rule_stays_as_it_was():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from duly.domain.vitals import BEHIND_MAX
 from duly.errors import UsageError, require_text
 from duly.timetable.instants import DAY, MINUTE, SECOND_US, duration_microseconds, duration_text
 
@@ -58,6 +59,9 @@ class Unit(StrEnum):
     TIMES = "times"
 
 
+THRESHOLD_MAX = 1e12
+
+
 class AlertKindDefaults(NamedTuple):
     """What holds for a kind, unless somebody sets a rule."""
 
@@ -68,12 +72,18 @@ class AlertKindDefaults(NamedTuple):
     clear_us: int = 0
     meaning: str = ""
     """What the threshold is compared with, in words."""
+    counted_max: float = THRESHOLD_MAX
+    """The detector counts no further: a rule with a higher threshold would never raise an alert."""
 
 
 _MINUTE_US = MINUTE * SECOND_US
 USUAL: dict[AlertKind, AlertKindDefaults] = {
     AlertKind.MISSING_RUN: AlertKindDefaults(
-        Unit.COUNT, 1, Severity.PAGE, meaning="occurrences of a schedule without any record"
+        Unit.COUNT,
+        1,
+        Severity.PAGE,
+        meaning="occurrences of a schedule without any record",
+        counted_max=1_000,
     ),
     AlertKind.LATE_RUN: AlertKindDefaults(
         Unit.SECONDS,
@@ -87,6 +97,7 @@ USUAL: dict[AlertKind, AlertKindDefaults] = {
         3,
         Severity.PAGE,
         meaning="occurrences of a schedule that fell due since its last useful completion",
+        counted_max=BEHIND_MAX,
     ),
     AlertKind.NO_EXECUTIONS: AlertKindDefaults(
         Unit.SECONDS,
@@ -97,7 +108,11 @@ USUAL: dict[AlertKind, AlertKindDefaults] = {
         meaning="how long work is due while nothing is started",
     ),
     AlertKind.AMBIGUOUS_RUN: AlertKindDefaults(
-        Unit.COUNT, 1, Severity.PAGE, meaning="a run of which nobody knows what it did"
+        Unit.COUNT,
+        1,
+        Severity.PAGE,
+        meaning="a run of which nobody knows what it did",
+        counted_max=1,
     ),
     AlertKind.STALLED_RUN: AlertKindDefaults(
         Unit.SECONDS,
@@ -118,6 +133,7 @@ USUAL: dict[AlertKind, AlertKindDefaults] = {
         1,
         Severity.WARN,
         meaning="runs of a task that died within the last 15 minutes",
+        counted_max=20_000,
     ),
     AlertKind.QUEUE_AGE: AlertKindDefaults(
         Unit.SECONDS,
@@ -171,6 +187,7 @@ USUAL: dict[AlertKind, AlertKindDefaults] = {
         1,
         Severity.WARN,
         meaning="a schedule that is paused because what it needs is gone",
+        counted_max=1,
     ),
 }
 
@@ -179,7 +196,6 @@ CHANNELS_MAX = 50
 """How many a rule can name."""
 NAME_LENGTH_MAX = 200
 WAIT_MAX_US = 7 * DAY * SECOND_US
-THRESHOLD_MAX = 1e12
 DECLARED_BY = "declared_by"
 """Beside what was said: the file that has said it, if none has by hand."""
 FILTERS = ("tenant", "schedule", "task", "queue")
@@ -302,12 +318,21 @@ def read_rule(name: object, terms: Mapping[str, Any], before: Rule | None = None
         raise UsageError(unknown[0], said[unknown[0]], "is no part of a rule", remedy)
     fields = {"hold_for": "hold_us", "clear_for": "clear_us"}
     read = {fields.get(key, key): readers[key](key, value) for key, value in said.items()}
-    return replace(begun, name=named, is_default=False, **read)
+    made = replace(begun, name=named, is_default=False, **read)
+    most = USUAL[made.kind].counted_max
+    if made.threshold > most:
+        problem = f"is never reached: {made.kind} counts up to {most:,.15g}"
+        raise UsageError("threshold", made.threshold, problem, "give less, or turn the rule off")
+    return made
 
 
 def rule_from_json(stored: Mapping[str, Any]) -> Rule:
     """Read a rule from what `to_json` returned."""
     terms = {key: value for key, value in stored.items() if key not in {"name", DECLARED_BY}}
+    threshold, kind = terms.get("threshold"), terms.get("kind")
+    if isinstance(threshold, int | float) and kind in list(AlertKind):
+        # A rule that was stored before this bound was checked raises where the count ends.
+        terms["threshold"] = min(threshold, USUAL[AlertKind(kind)].counted_max)
     return read_rule(stored["name"], terms)
 
 

@@ -39,6 +39,8 @@ from tests.engine.webhooks.rig import KEY
 from tests.remote.test_commands import names_of
 
 LONG_US = 100 * HOUR_US
+FLOOR_US = 5 * MINUTE_US
+"""No completion is stale before."""
 
 
 @pytest.fixture(scope="module")
@@ -350,6 +352,28 @@ def test_a_schedule_that_completes_no_more_is_stale(guard):
     resolved(guard, AlertKind.STALE_COMPLETION, "schedule nightly")
 
 
+@pytest.mark.parametrize(
+    ("period", "fires", "count", "threshold"),
+    [("5s", 97, "97", 3), ("20s", 30, "30", 25), ("100ms", 3_001, "1,000 or more", 3)],
+)
+def test_a_frequent_schedule_that_completes_no_more_is_stale(
+    guard, period, fires, count, threshold
+):
+    """However often it fires: what counts are the occurrences since its last completion."""
+    busy = worker(guard)
+    record = steps.create(guard.store, "often", timetable=every(period), overlap=Overlap.ALLOW)
+    record = steps.fire_due(guard.store, guard.clock, record)
+    steps.end(guard.store, busy, steps.take_one(guard.store, busy), Succeeded())
+    done_at = guard.clock.now_us()
+    fire_on(guard, record, fires)
+    guard.rule("stale-completion", threshold=threshold)
+    guard.look(1, after="1ms")
+
+    (alert,) = guard.alerts("stale-completion")
+    assert ("schedule often", done_at) == (alert.subject, alert.since)
+    assert f"; {count} occurrences fell due since" in alert.summary
+
+
 def test_runs_that_nearly_overlap_are_told_of_before_they_do(guard):
     """Overlap."""
     busy = worker(guard)
@@ -420,6 +444,16 @@ def test_every_kind_was_made_real():
     named = {str(kind) for kind in AlertKind if f"AlertKind.{kind.name}" in source}
 
     assert set(map(str, AlertKind)) == named | {"overlap"}
+
+
+def fire_on(guard, record, times: int) -> None:
+    """Fire a schedule on time, so many times, as one dispatcher; no worker runs what it makes."""
+    fence = steps.own(guard.store, (Lane.LIVE,), ttl_us=LONG_US)
+    for _ in range(times):
+        steps.fall_due(guard.clock, record)
+        assert 1 == steps.fire(guard.store, fence, kit.on_time(record)).runs_made
+        record = steps.look(guard.store, record)
+    guard.store.leave(fence.member)
 
 
 def make_many(guard, count: int) -> None:

@@ -10,8 +10,11 @@ import pytest
 
 from duly.domain.alert_rules import AlertKind
 from duly.domain.alerts import DetectorResult
+from duly.domain.enums import Lane, Overlap
 from duly.engine.alerts.schedule_detectors import (
+    DEEP_RUNS_MAX,
     PAGE,
+    REACH,
     SUBJECTS_MAX,
     DetectorContext,
     MissingDetector,
@@ -22,13 +25,15 @@ from duly.engine.alerts.schedule_detectors import (
 )
 from duly.engine.alerts.watcher import WatcherSettings, usual_detectors
 from duly.timetable.instants import SECOND_US
-from duly_conformance import alerts, steps
-from duly_conformance.kit import MINUTE_US
+from duly.timetable.interval import every
+from duly_conformance import alerts, kit, steps
+from duly_conformance.kit import HOUR_US, MINUTE_US
 from tests.engine.alerts.alert_rig import GuardRoom
 
 OBSERVERS = pytest.mark.parametrize("kind", [ScheduleDetector, MissingDetector])
 GOING_ROUND = {ScheduleDetector, MissingDetector, PausedDetector}
 CALLS_OF_A_PAGE = 6
+CALLS_OF_A_DEEP_READ = 3
 
 
 class Counted:
@@ -37,12 +42,17 @@ class Counted:
     def __init__(self, store) -> None:
         self._store = store
         self.asked: Counter[str] = Counter()
+        self.read: list[int] = []
+        """How many runs were asked about at most, by each question about ends."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
 
         def call(*arguments: Any, **named: Any) -> Any:
             self.asked[name] += 1
+            if name == "list_last_ends":
+                ids, limit = arguments
+                self.read.append(len(ids) * limit)
             return found(*arguments, **named)
 
         return call if callable(found) else found
@@ -98,6 +108,35 @@ def test_a_page_costs_the_same_however_many_are_on_it(stored):
         costs.append(counted.asked.total())
 
     assert [CALLS_OF_A_PAGE, CALLS_OF_A_PAGE] == costs
+
+
+def test_what_is_read_of_schedules_that_fail_for_long_is_bounded(stored):
+    """A look reads so many runs, of those first that were read longest ago; the rest stay as they were."""
+    store, clock = stored
+    records = [
+        steps.create(store, f"s{number:03}", timetable=every("15s"), overlap=Overlap.ALLOW)
+        for number in range(40)
+    ]
+    fence = steps.own(store, (Lane.LIVE,), ttl_us=HOUR_US)
+    for _ in range(REACH.ends + 1):
+        steps.fall_due(clock, records[-1])
+        steps.fire(store, fence, *(kit.on_time(one) for one in records))
+        records = [steps.look(store, one) for one in records]
+    counted, observer = Counted(store), ScheduleDetector()
+    asked = DetectorContext(store=counted, status=store.status())
+    found, reads = Counter[str](), []
+    for _ in range(3):
+        counted.read.clear()
+        seen = observer.observe(asked)
+        found.update(one.subject for one in seen.conditions)
+        told = {one.key for one in seen.conditions}
+        known = {one for one in seen.keys if one.kind is AlertKind.STALE_COMPLETION}
+        assert told == known
+        reads.append(sum(counted.read))
+
+    assert 40 == len(found)
+    assert 3 * (CALLS_OF_A_PAGE + CALLS_OF_A_DEEP_READ) == counted.asked.total()
+    assert max(reads) <= len(records) * REACH.ends + DEEP_RUNS_MAX
 
 
 def test_ten_thousand_are_gone_round_in_two_minutes():

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from duly.domain.alert_rules import AlertKind
 from duly.domain.alerts import AlertKey, Condition, DetectorResult
@@ -370,7 +370,11 @@ def _remedy(record: ScheduleRecord) -> str | None:
 
 
 REACH = Reach(window=1, ends=20)
-"""How many of the newest runs of each are looked at."""
+"""How many of the newest runs of each schedule are read at first."""
+DEEP_RUNS_MAX = 20_000
+"""How many runs of one page are read where those hold no completion: some 50 ms."""
+DEEP_KNOWN_MAX = 10_000
+"""For how many schedules the detector remembers when it has read deeply."""
 STALE_FROM_US = 5 * MINUTE * SECOND_US
 """No completion is stale before, however short the interval."""
 RUNS_KNOWN_MIN = 3
@@ -384,6 +388,7 @@ class ScheduleDetector:
         self._page = page
         self._most = most
         self._round = SchedulePages(ScheduleStatus.ACTIVE)
+        self._read_deeply_at: dict[ScheduleId, int] = {}
 
     @property
     def is_round_over(self) -> bool:
@@ -394,37 +399,84 @@ class ScheduleDetector:
         """Say what schedules lack, of some pages and of those that alerts are about."""
         suspects = find_suspects(asked, SCHEDULE_KINDS)
         records = {one.id: one for one in suspects.values() if one is not None}
-        conditions = _conditions(asked, list(records.values()))
+        parts = [self._look(asked, list(records.values()))]
         looked = 0
         while looked < self._most:
             page = self._round.next_page(asked.store, min(self._page, self._most - looked))
-            conditions += _conditions(asked, [one for one in page if one.id not in records])
+            parts.append(self._look(asked, [one for one in page if one.id not in records]))
             records |= {one.id: one for one in page}
             looked += len(page)
             if self._round.is_over or asked.is_time_up():
                 break
         names = {(one.tenant, one.name) for one in records.values()} | suspects.keys()
+        keys = {
+            AlertKey(kind, tenant, f"{SUBJECT}{name}")
+            for kind in SCHEDULE_KINDS
+            for tenant, name in names
+        }
         return DetectorResult(
-            conditions=tuple(told_one_by_one(asked, conditions)),
-            keys=frozenset(
-                AlertKey(kind, tenant, f"{SUBJECT}{name}")
-                for kind in SCHEDULE_KINDS
-                for tenant, name in names
-            ),
+            conditions=tuple(told_one_by_one(asked, [one for part in parts for one in part.found])),
+            keys=frozenset(keys - {key for part in parts for key in part.unread}),
         )
 
+    def _look(self, asked: DetectorContext, records: list[ScheduleRecord]) -> _Seen:
+        """Return the conditions of some schedules, by as many questions however many they are."""
+        active = [one for one in records if one.status is ScheduleStatus.ACTIVE]
+        if not active:
+            return _Seen([], [])
+        spans = asked.store.list_run_times([one.id for one in active], RUN_TIMES_LOOKED_AT)
+        signs = {one.record.id: one for one in read_signs(asked.store, active, REACH)}
+        found = [_overlapping(one, spans.get(one.id, []), asked.now) for one in active]
+        unread = self._read_deeply(asked, signs)
+        found += [_stale(one) for key, one in signs.items() if key not in unread]
+        keys = [
+            AlertKey(AlertKind.STALE_COMPLETION, one.tenant, f"{SUBJECT}{one.name}")
+            for one in active
+            if one.id in unread
+        ]
+        return _Seen([one for one in found if one is not None], keys)
 
-def _conditions(asked: DetectorContext, records: list[ScheduleRecord]) -> list[Condition]:
-    """Return what is so of some schedules: by as many questions, however many they are."""
-    active = [one for one in records if one.status is ScheduleStatus.ACTIVE]
-    if not active:
-        return []
-    spans = asked.store.list_run_times([one.id for one in active], RUN_TIMES_LOOKED_AT)
-    found: list[Condition | None] = []
-    for one in read_signs(asked.store, active, REACH):
-        of_one = spans.get(one.record.id, [])
-        found += [_stale(one), _overlapping(one.record, of_one, asked.now)]
-    return [one for one in found if one is not None]
+    def _read_deeply(
+        self, asked: DetectorContext, signs: dict[ScheduleId, Signs]
+    ) -> set[ScheduleId]:
+        """Read more runs of schedules whose newest ones hold no completion; return those left.
+
+        A schedule that fails every few seconds has no completion among a few runs. The schedules
+        that were read longest ago come first, so that all have their turn.
+        """
+        cut = [key for key, one in signs.items() if _is_cut(one)]
+        cut.sort(key=lambda key: self._read_deeply_at.get(key, 0))
+        limit = max((_runs_needed(signs[key]) for key in cut), default=1)
+        read, unread = cut[: DEEP_RUNS_MAX // limit], cut[DEEP_RUNS_MAX // limit :]
+        if read:
+            reach = Reach(window=0, ends=limit)
+            for one in read_signs(asked.store, [signs[key].record for key in read], reach):
+                signs[one.record.id] = one
+            if len(self._read_deeply_at) + len(read) > DEEP_KNOWN_MAX:
+                self._read_deeply_at.clear()
+            self._read_deeply_at |= dict.fromkeys(read, asked.now)
+        return set(unread)
+
+
+class _Seen(NamedTuple):
+    """What was found of some schedules, and of which alerts nothing is known."""
+
+    found: list[Condition]
+    unread: list[AlertKey]
+
+
+def _is_cut(signs: Signs) -> bool:
+    """Say whether there are runs beyond those that were read, and no completion among these."""
+    seen = signs.completion
+    through, pruned = seen.ends.unknown_through, signs.record.pruned_through
+    return seen.useful is None and through is not None and (pruned is None or through > pruned)
+
+
+def _runs_needed(signs: Signs) -> int:
+    """Return how many runs hold all that is counted, and all of the time before it is stale."""
+    cadence_us = signs.completion.cadence_us or STALE_FROM_US
+    # A fourth more: some occurrences have several runs.
+    return min(max(BEHIND_MAX, STALE_FROM_US // cadence_us) * 5 // 4, DEEP_RUNS_MAX)
 
 
 def _stale(signs: Signs) -> Condition | None:
@@ -469,6 +521,8 @@ def _last_words(signs: Signs) -> str:
     name, useful = signs.record.name, signs.completion.useful
     if useful is not None:
         return f"schedule {name} has last completed at {instant_text(useful.at)}"
+    if _is_cut(signs):
+        return f"no completion of schedule {name} is among its newest runs"
     if signs.completion.ends.unknown_through is not None:
         return f"no completion of schedule {name} is on record"
     return f"schedule {name} has never completed"
