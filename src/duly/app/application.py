@@ -18,7 +18,15 @@ from copy import copy
 from dataclasses import replace as replace_parts
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from duly.app.stores import LazyStore, chosen_url, opener, read_schema, require_store, safe_url
+from duly.app.stores import (
+    LazyStore,
+    chosen_url,
+    is_same_store,
+    opener,
+    read_schema,
+    require_store,
+    safe_url,
+)
 from duly.app.tracing import client_tracing
 from duly.client import enqueue
 from duly.client.access import TokenAuthenticator, Tokens
@@ -535,6 +543,10 @@ class App(CallerParts, Declaring, Employing, Guarding):
         """Refuse to go on if there is no store yet: for whoever looks, and would make none."""
         if self._names_store:
             require_store(self._url, is_file_enough=is_file_enough)
+
+    def is_at(self, url: str) -> bool:
+        """Say whether a URL names the store of this application."""
+        return is_same_store(self._url, url)
 
     @property
     def tenant(self) -> str:

@@ -100,6 +100,19 @@ def safe_url(url: str) -> str:
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
+def is_same_store(one: str, other: str) -> bool:
+    """Say whether two URLs name one store, for one user: a path may be written in two ways."""
+    return _canonical(one) == _canonical(other)
+
+
+def _canonical(url: str) -> str:
+    if url.startswith(_SQLITE):
+        return url if url == _SQLITE_IN_MEMORY else str(Path(url.removeprefix(_SQLITE)).resolve())
+    for scheme in _POSTGRESQL:
+        url = url.removeprefix(scheme)
+    return url
+
+
 def open_scratch(path: Path, clock: Clock) -> Store:
     """Open a file that can be made again: nothing that is written to it waits for the disk.
 

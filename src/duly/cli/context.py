@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated, Any, cast
 
 from cyclopts import Parameter
@@ -267,7 +266,6 @@ URL_VARIABLE = "DULY_URL"
 TENANT_VARIABLE = "DULY_TENANT"
 """Whose things commands are about; `duly --tenant NAME …` says it for one."""
 SOURCE = "cli"
-_SQLITE = "sqlite:///"
 
 
 @Parameter(name="*")
@@ -315,10 +313,8 @@ def open_app(
         os.environ[URL_VARIABLE] = target.url  # also for an application that names no store itself
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     app = load_app(place) if place else App(target.url)
-    if place and target.url is not None and app.url != (asked := App(target.url).url):
-        problem = f"is not the store of {place}, which names {app.url}"
-        remedy = "leave --url out, or make the application with duly.App() and no URL"
-        raise UsageError("url", asked, problem, remedy)
+    if place and target.url is not None:
+        _require_store_of(app, place, target.url)
     if place and target.url is None:
         _warn_if_ignored(os.environ.get(URL_VARIABLE), app, place, as_json=target.json)
     if not place:
@@ -329,6 +325,19 @@ def open_app(
         app.require_store()
     with app.acting_as(person(), SOURCE, named_tenant(target)) as acting:
         yield acting
+
+
+def _require_store_of(app: App, place: str, url: str) -> None:
+    """Refuse a URL of another store than the application names itself."""
+    if app.is_at(url):
+        return
+    asked = App(url).url
+    problem = f"is not the store of {place}, which names {_told_apart(app.url, asked)}"
+    remedy = (
+        "leave --url out, use no application (--app ''), or make the application with duly.App()"
+        " and no URL"
+    )
+    raise UsageError("url", asked, problem, remedy)
 
 
 def _note(target: Target) -> None:
@@ -383,25 +392,24 @@ def is_server(app: App) -> bool:
 
 def _warn_if_ignored(url: str | None, app: App, place: str, *, as_json: bool) -> None:
     """Say that $DULY_URL is not what is used, if the application names another store itself."""
-    if not url:
+    if not url or app.is_at(url):
         return
     try:
         named = App(url).url
     except UsageError:
         named = "no store that is known"
-    if _file(named) != _file(app.url):
-        print_aside(
-            "warning",
-            f"${URL_VARIABLE} names {named}, but {place} names {app.url} itself, which is used;"
-            " to choose by the variable, make the application with duly.App() and no URL",
-            as_json=as_json,
-        )
+    print_aside(
+        "warning",
+        f"${URL_VARIABLE} names {named}, but {place} names {_told_apart(app.url, named)} itself,"
+        " which is used; to choose by the variable, make the application with duly.App() and no"
+        " URL",
+        as_json=as_json,
+    )
 
 
-def _file(url: str) -> str:
-    """Return a URL by which two ways of writing the path of one file are the same."""
-    path = url.removeprefix(_SQLITE)
-    return url if path == url else str(Path(path).resolve())
+def _told_apart(url: str, other: str) -> str:
+    """Return a URL for people; users and parameters are not shown, so that they differ is said."""
+    return f"{url} with another user or other parameters" if url == other else url
 
 
 def person() -> str:

@@ -278,10 +278,10 @@ for name, place, purpose in (
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command and exit: 0 is success; the other codes say who must act (see _exit_code)."""
-    words = _with_surroundings(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
-        status = app(words, exit_on_error=False, print_error=False)
+        status = app(_with_surroundings(words), exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except DulyError as error:
         parts = {name: _as_options(part) for name, part in _parts(error).items()}
@@ -307,19 +307,37 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _with_surroundings(words: list[str]) -> list[str]:
-    """Let `duly --app tasks:app …` mean the same as $DULY_APP, for every command.
+    """Let `duly --app tasks:app …` mean the same as `duly … --app tasks:app`, for every command.
 
-    Likewise --url and --tenant: where a command has a --tenant of its own, it stands after it.
+    Likewise --url and --tenant: where a command has a --tenant of its own, it stands after it, and
+    the one before the command holds as $DULY_TENANT does.
     """
     variables = {"--app": "DULY_APP", "--url": "DULY_URL", "--tenant": "DULY_TENANT"}
     rest = list(words)
+    typed: list[tuple[str, str]] = []
     while rest and (option := rest[0].partition("="))[0] in variables:
         name, separator, value = option
         if not separator and len(rest) == 1:
             break
-        os.environ[variables[name]] = value if separator else rest[1]
+        typed.append((name, value if separator else rest[1]))
         rest = rest[1:] if separator else rest[2:]
-    return rest
+    if not typed:
+        return rest
+    path, apps, after = app.parse_commands(rest)
+    taken = _shared_options(apps[-1])
+    os.environ.update({variables[name]: value for name, value in typed if name not in taken})
+    return [*path, *(f"{name}={value}" for name, value in typed if name in taken), *after]
+
+
+def _shared_options(command: App) -> set[str]:
+    """Return the options of `Target` that a command takes, but for names that it has itself."""
+    if command.default_command is None:
+        return set()
+    shared: set[str] = set()
+    own: set[str] = set()
+    for one in command.assemble_argument_collection():
+        (shared if one.keys else own).update(one.names)
+    return shared - own
 
 
 def _exit_code(error: DulyError) -> int:
