@@ -13,6 +13,7 @@ from duly.app import App as Application
 from duly.cli.confirm import UNSAID, print_undo, undo_command
 from duly.cli.context import Target, open_app
 from duly.cli.output import print_empty_or_json, print_facts, print_json, print_line, print_table
+from duly.cli.times import read_local_moment
 from duly.client.alert_view import AlertChannel, AlertRule
 from duly.client.arguments import read_json_text
 from duly.errors import UsageError
@@ -286,7 +287,7 @@ def silence(  # noqa: PLR0913 - options of a command
     *,
     reason: str,
     duration: str | None = None,
-    until: str | None = None,
+    until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     kind: Several = (),
     subject: str | None = None,
     tenant: str | None = None,
@@ -303,7 +304,7 @@ def silence(  # noqa: PLR0913 - options of a command
     duration
         For how long: 30m, 2h.
     until
-        Or until an instant: 2026-04-03T02:00+02:00.
+        Or until this moment: an ISO time, tomorrow 9am.
     kind
         Only of a kind; may be given several times.
     subject
@@ -311,11 +312,14 @@ def silence(  # noqa: PLR0913 - options of a command
     tenant
         Only of a tenant.
     """
+    end = None
+    if until is not None:
+        end = read_local_moment(until, "until", as_json=target.json)
     with open_app(target, makes_store=False) as application:
         made = application.alerts.silence(
             reason=reason,
             duration=duration,
-            until=until,
+            until=end,
             kind=kind or None,
             subject=subject,
             tenant=tenant,

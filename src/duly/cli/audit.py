@@ -23,11 +23,10 @@ from duly.cli.output import (
     ticker,
 )
 from duly.cli.references import find_schedule
-from duly.cli.times import exact_text, read_moment
+from duly.cli.times import exact_text, read_local_moment
 from duly.client.audit import ExportedTrail, Verified, verify_file
 from duly.client.schedule_history import HistoryEntry
 from duly.client.vitals import Proof, ProvenOccurrence
-from duly.clock import SystemClock
 from duly.domain.audit import Tampering
 from duly.errors import UsageError
 from duly.store.ports.queries import PAGE_MAX
@@ -156,7 +155,7 @@ def audit(  # noqa: PLR0913 - each filter is an argument
     terms: dict[str, Any] = {"subject": subject, "actor": actor, "action": action}
     for name, text in (("since", since), ("until", until)):
         if text is not None:
-            terms[name] = read_moment(text, "UTC", SystemClock(), name)
+            terms[name] = read_local_moment(text, name, as_json=target.json)
     with open_app(target, makes_store=False) as application:
         entries = newest_entries(application, number, terms, is_whole=named_tenant(target) is None)
         if target.json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -24,7 +24,13 @@ from duly.cli.output import (
 )
 from duly.cli.references import find_delayed
 from duly.cli.run_wait import await_runs
-from duly.cli.times import read_moment, relative_text, zoned_text
+from duly.cli.times import (
+    machine_zone,
+    read_local_moment,
+    read_moment,
+    relative_text,
+    zoned_text,
+)
 from duly.client.run_view import EnqueuedRun
 from duly.clock import SystemClock
 from duly.errors import UsageError
@@ -44,19 +50,31 @@ class WhenOptions:
     """After this long, by the store's clock: 10m, 24h."""
     at: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
     """At this moment: an ISO time (in --tz if it has no offset), tomorrow, +10m."""
-    tz: str = "UTC"
-    """The zone that --at is meant in, and that times are shown in."""
+    tz: str | None = None
+    """The zone that --at is meant in, and that times are shown in; this machine's unless given."""
     past: bool = False
     """Run at once what lies in the past, instead of refusing it."""
 
-    def terms(self) -> dict[str, Any]:
+    @property
+    def zone(self) -> str:
+        """The zone that times are shown in: UTC, where this machine's has no name."""
+        if self.tz is not None:
+            return self.tz
+        with suppress(UsageError):
+            return machine_zone()
+        return "UTC"
+
+    def terms(self, *, as_json: bool) -> dict[str, Any]:
         """Return what an order takes."""
-        default_zones().zone(self.tz)
+        if self.tz is not None:
+            default_zones().zone(self.tz)
         if self.in_ is not None and self.at is not None:
             raise UsageError("--in", self.in_, "contradicts --at", "give one of the two")
         moment = None
-        if self.at is not None:
+        if self.at is not None and self.tz is not None:
             moment = read_moment(self.at, self.tz, SystemClock(), "--at")
+        elif self.at is not None:
+            moment = read_local_moment(self.at, "--at", as_json=as_json)
         return {"at": moment, "delay": self.in_, "past": "run" if self.past else None}
 
 
@@ -100,7 +118,7 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
     timeout
         With --wait: how long at the most.
     """
-    terms = when.terms()
+    terms = when.terms(as_json=target.json)
     if timeout is not None and not wait:
         raise UsageError("--timeout", timeout, "has nothing to wait for", "give --wait too")
     patience = Timeout(timeout)
@@ -115,7 +133,7 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
                 priority=order.priority,
                 **terms,
             )
-        _tell(app, run, (task, when.tz), target, is_stream=wait)
+        _tell(app, run, (task, when.zone), target, is_stream=wait)
         return await_runs(app, [run.id], patience, as_json=target.json) if wait else 0
 
 
@@ -162,7 +180,7 @@ def move(
     reason
         Why; it is recorded.
     """
-    terms = when.terms()
+    terms = when.terms(as_json=target.json)
     if when.in_ is None and when.at is None:
         raise UsageError(
             "--at", key, "is to be moved, but not where to", "give --at tomorrow, or --in 2h"
@@ -178,8 +196,8 @@ def move(
             return
         now = app.status().now
         print_line(
-            f"Moved {key} from {zoned_text(before.due_at, when.tz)}"
-            f" to {_when(moved.due_at, when.tz, now)}."
+            f"Moved {key} from {zoned_text(before.due_at, when.zone)}"
+            f" to {_when(moved.due_at, when.zone, now)}."
         )
         print_undo(taking_back)
 

@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from duly.app import App
 from duly.cli.confirm import counted, undo_command
 from duly.cli.output import print_line
-from duly.cli.times import read_moment
+from duly.cli.times import read_local_moment, read_moment
 from duly.client.run_view import DelayedRun, Run
 from duly.client.schedule_view import Schedule
 from duly.clock import SystemClock
@@ -164,9 +164,12 @@ AsOf = Annotated[
 ]
 
 
-def read_as_of(app: App, text: str, tz: str = "UTC") -> datetime:
-    """Read the instant; what is to come nobody knows."""
-    at = read_moment(text, tz, SystemClock(), "as-of")
+def read_as_of(app: App, text: str, tz: str | None = None, *, as_json: bool = False) -> datetime:
+    """Read the instant, in a zone or in this machine's; what is to come is not known."""
+    if tz is None:
+        at = read_local_moment(text, "as-of", as_json=as_json)
+    else:
+        at = read_moment(text, tz, SystemClock(), "as-of")
     now = app.status().now
     if at > now:
         problem, remedy = "lies in the future", f"give an instant before {utc_text(now)}"

@@ -113,7 +113,7 @@ class BulkOrder:
 
     def _choose(self, names: Sequence[str], states: tuple[str, ...]) -> list[Run]:
         """Return the runs that are named, or those that a filter finds; never both, never all."""
-        app, which = self.app, self.care.which
+        app, which = self.app, self.care.which.located(as_json=self.target.json)
         is_filter = which.is_given or bool(states)
         if names and is_filter:
             problem = "is named beside a filter"
@@ -432,6 +432,7 @@ def rerun(  # noqa: PLR0913 - each choice is an option
     state
         Choose runs in this state, such as succeeded; may be given several times.
     """
+    which = which.located(as_json=target.json)
     with open_app(target, makes_store=False) as app:
         if _is_one(runs, state, which, chosen):
             found = app.inbox.rerun(
@@ -472,6 +473,7 @@ def skip(
 
     Name them, or choose them: --task charge --until -30d.
     """
+    which = which.located(as_json=target.json)
     with open_app(target, makes_store=False) as app:
         if _is_one(runs, (), which, chosen):
             found = app.inbox.skip(find_run(app, runs[0]).id, reason=reason)

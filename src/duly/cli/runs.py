@@ -35,12 +35,11 @@ from duly.cli.references import (
     read_as_of,
 )
 from duly.cli.run_details import print_attempts, print_story, state_text, story_json
-from duly.cli.times import exact_text, lateness_text, read_moment
+from duly.cli.times import exact_text, lateness_text, read_local_moment
 from duly.client.attempt_view import Line
 from duly.client.paging import Page
 from duly.client.run_view import Run
 from duly.client.schedule_history import LookedFrom, MissingRun, run_state_as_of
-from duly.clock import SystemClock
 from duly.errors import UsageError
 from duly.timetable.instants import iso_utc, utc_text
 
@@ -160,10 +159,12 @@ def missing(
     """
     with open_app(target, makes_store=False) as app:
         now = app.status().now
-        start = read_moment(since, "UTC", SystemClock(), "since")
+        start = read_local_moment(since, "since", as_json=target.json)
         if start >= now:
             raise UsageError("since", since, "lies in the future", "give a moment that has been")
-        end = None if until is None else read_moment(until, "UTC", SystemClock(), "until")
+        end = None
+        if until is not None:
+            end = read_local_moment(until, "until", as_json=target.json)
         named = None if schedule is None else find_schedule(app, schedule, by_beginning=True).id
         found, cut = _look_for_missing(app, (start, end), named)
     for one in cut:
@@ -235,8 +236,18 @@ class RunFilterOptions:
         """Whether anything is said."""
         return any(getattr(self, one.name) is not None for one in fields(self))
 
+    def located(self, *, as_json: bool) -> RunFilterOptions:
+        """Return the same with instants in place of wall times, which are this machine's."""
+        texts = {"since": self.since, "until": self.until}
+        instants = {
+            field: read_local_moment(text, field, as_json=as_json).isoformat()
+            for field, text in texts.items()
+            if text is not None
+        }
+        return replace(self, **instants)
+
     def terms(self, app: App) -> dict[str, Any]:
-        """Return what a list of runs is narrowed by."""
+        """Return what a list of runs is narrowed by; `located` must come first."""
         schedule = None
         if self.schedule is not None:
             schedule = find_schedule(app, self.schedule, by_beginning=True).id
@@ -251,8 +262,8 @@ class RunFilterOptions:
             "lane": self.lane,
             "root": self.root,
             "worker": self.worker,
-            "since": _moment(self.since, "since"),
-            "until": _moment(self.until, "until"),
+            "since": self.since,
+            "until": self.until,
         }
 
 
@@ -270,10 +281,6 @@ def page_of_runs(
     limit, cursor = page
     terms = options.terms(app)
     return app.runs.page(state=list(states) or None, limit=limit, cursor=cursor, **terms)
-
-
-def _moment(text: str | None, field: str) -> Any:  # noqa: ANN401 - a datetime or nothing
-    return None if text is None else read_moment(text, "UTC", SystemClock(), field)
 
 
 LOOKED_AT_MAX = 1_000
@@ -392,11 +399,12 @@ def list_runs(  # noqa: PLR0913 - each group of options is an argument
     if reason is not None and which.cause not in (None, reason):
         raise UsageError("reason", reason, "contradicts --cause", "give one of the two")
     options = which if reason is None else replace(which, cause=reason)
+    options = options.located(as_json=target.json)
     if as_of is not None and cursor is not None:
         raise UsageError("cursor", cursor, "contradicts --as-of", "give --limit instead")
     with open_app(target, makes_store=False) as app:
         if as_of is not None:
-            at = read_as_of(app, as_of)
+            at = read_as_of(app, as_of, as_json=target.json)
             then, is_all = find_runs_then(app, options, (number, state), at)
             print_runs_then(then, at, target, is_all=is_all)
             return

@@ -39,7 +39,7 @@ from duly.cli.schedule_text import (
     undo,
     zone,
 )
-from duly.cli.times import read_moment, zoned_text
+from duly.cli.times import read_local_moment, read_moment, zoned_text
 from duly.client.parameters import read_name
 from duly.client.schedule_orders import read_definition
 from duly.client.schedule_view import MICROSECOND, Schedule
@@ -524,8 +524,8 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
     reason
         Why; it is shown wherever the schedule is, and recorded.
     until
-        When it resumes by itself: an ISO time (in the schedule's zone; of several, UTC), tomorrow,
-        +2h.
+        When it resumes by itself: an ISO time (in the schedule's zone; of several, this machine's),
+        tomorrow, +2h.
     missed
         With --until: what becomes of occurrences in the pause: skip, or misfire for its policy.
     """
@@ -539,12 +539,16 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
     with open_app(target, makes_store=False) as app:
         if asked.is_one:
             found = find_schedule(app, names[0])
-            moment = _moment(until, zone(found.timetable))
+            moment = None
+            if until is not None:
+                moment = read_moment(until, zone(found.timetable), SystemClock(), "until")
             _tell_paused(
                 app.schedules.pause(found.id, reason=reason, until=moment, missed=missed), target
             )
             return 0
-        end = _moment(until, "UTC")
+        end = None
+        if until is not None:
+            end = read_local_moment(until, "until", as_json=target.json)
         _require_coming(app, until, end)
         terms: dict[str, Any] = {"reason": reason, "until": end, "missed": missed}
         return order_chosen(
@@ -553,10 +557,6 @@ def pause(  # noqa: PLR0913 - each option of the command is an argument
             asked,
             lambda which, count: app.schedule_selections.pause(which, confirm=count, **terms),
         )
-
-
-def _moment(text: str | None, tz: str) -> datetime | None:
-    return None if text is None else read_moment(text, tz, SystemClock(), "until")
 
 
 def _require_coming(app: App, text: str | None, end: datetime | None) -> None:

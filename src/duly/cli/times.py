@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duly.cli.output import print_line, print_table
+from duly.cli.output import print_aside, print_line, print_table
+from duly.clock import SystemClock
+from duly.errors import UsageError
 from duly.timetable.instants import (
     SECOND_US,
     clock_name_and_offset,
@@ -14,7 +18,7 @@ from duly.timetable.instants import (
     to_microseconds,
     units_text,
 )
-from duly.timetable.language.detect import moment_from
+from duly.timetable.language.detect import moment_from, needs_zone
 from duly.timetable.preview import Preview
 from duly.timetable.zones import default_zones
 
@@ -77,6 +81,44 @@ def share_text(share: float) -> str:
 def read_moment(text: str, tz: str, clock: Clock, field: str) -> datetime:
     """Read a moment; wall times and days are meant in `tz`."""
     return moment_from(text, tz, clock.now(), field)
+
+
+def read_local_moment(text: str, field: str, *, as_json: bool) -> datetime:
+    """Read a moment; wall times and days are meant in the zone of this machine, which is told."""
+    if not needs_zone(text):
+        return read_moment(text, "UTC", SystemClock(), field)
+    tz = machine_zone()
+    moment = read_moment(text, tz, SystemClock(), field)
+    option = f"--{field.removeprefix('--')}"
+    meant = f"{option} {text} is {zoned_text(moment, tz)} in {tz}, the zone of this machine"
+    print_aside("note", f"{meant}; an ISO time with an offset names any other", as_json=as_json)
+    return moment
+
+
+ETC = Path("/etc")
+"""Where the system keeps which zone it is set to."""
+
+
+def machine_zone(etc: Path = ETC) -> str:
+    """Return the IANA name of this machine's zone: $TZ, else what the system is set to."""
+    said, link, file = os.environ.get("TZ"), etc / "localtime", etc / "timezone"
+    if said is not None:
+        source, name = "$TZ", said.removeprefix(":") or "UTC"
+    elif link.is_symlink():
+        source, name = str(link), str(link.resolve())
+    elif file.is_file():
+        source, name = str(file), file.read_text("utf-8").strip()
+    elif link.exists():
+        source, name = str(link), "a file without a name"
+    else:
+        return "UTC"  # as the C library has it
+    name = name.rpartition("zoneinfo/")[2]
+    try:
+        return default_zones().zone(name).key
+    except UsageError as error:
+        problem = f"is this machine's zone ({source}), and no IANA name"
+        remedy = "set TZ, such as TZ=Europe/Paris, or give an ISO time with an offset"
+        raise UsageError("tz", name, problem, remedy) from error
 
 
 QUIET_CHANGES_MAX = 3

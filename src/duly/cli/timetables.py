@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 
 from duly.cli.context import refuse_idle, with_calendar
 from duly.cli.output import console, print_json, print_line, print_table
-from duly.cli.times import print_changes, print_occurrences, read_moment
+from duly.cli.times import print_changes, print_occurrences, read_local_moment, read_moment
 from duly.clock import SystemClock
 from duly.errors import UsageError
 from duly.timetable.cron import CronDialect, cron
@@ -185,7 +185,7 @@ def diff(  # noqa: PLR0913 - each option of the command is an argument
     """
     if not 1 <= days <= DAYS_MAX:
         raise UsageError("days", days, "is out of range", f"give 1 to {DAYS_MAX:,}")
-    start = read_moment(after, "UTC", SystemClock(), "after")
+    start = read_local_moment(after, "after", as_json=json)
     before, later = _database("old", old), _database("new", new)
     changes = zone_changes(before, later, start, start + timedelta(days=days))
     if json:

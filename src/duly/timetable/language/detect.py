@@ -247,6 +247,17 @@ def moment_from(text: str, tz: str, now: datetime, field: str) -> datetime:
     return instant
 
 
+def needs_zone(text: str) -> bool:
+    """Say whether a text names a day or a wall time, which is another instant in another zone."""
+    words = text.strip().lower()
+    if words == "now" or words.startswith(("+", "-")):
+        return False
+    try:
+        return datetime.fromisoformat(text.strip()).tzinfo is None
+    except ValueError:
+        return _DAY.fullmatch(words) is not None
+
+
 def _clock(spoken: re.Match[str], text: str, field: str) -> tuple[int, int]:
     """Return hour and minute of a day as they were said; midnight if they were not."""
     if spoken["hour"] is None:
