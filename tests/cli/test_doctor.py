@@ -104,6 +104,16 @@ def test_a_store_that_can_not_be_read_is_broken(place: Workplace):
     ]
 
 
+def test_how_many_serve_a_queue_is_said_in_words(place: Workplace, store: SqliteStore):
+    worker = PlayedWorker(store)
+    worker.queue()
+    one = place.duly("doctor").out
+    PlayedWorker(store)
+
+    assert "1 worker in service; queue mail: 1 queued, served by 1 worker" in one
+    assert "queue mail: 1 queued, served by 2 workers" in place.duly("doctor").out
+
+
 def test_a_newer_store_is_not_mended(place: Workplace):
     """An old program does not touch what a newer one has made."""
     file = apsw.Connection(str(place.folder / "promises.db"))
@@ -113,8 +123,14 @@ def test_a_newer_store_is_not_mended(place: Workplace):
     )
     file.close()
     answer = place.duly("doctor", "--fix", "--json")
+    status, as_json = place.duly("status"), place.duly("status", "--json").json
 
     assert (0, [], "note") == (answer.status, answer.json["mended"], codes(answer)["newer-store"])
+    assert "note: the store is newer than this program: it has 9999_pre_newer" in status.out
+    assert (False, ["9999_pre_newer"]) == (
+        "All is well" in status.out,
+        as_json["schema"]["unknown"],
+    )
 
 
 @pytest.mark.parametrize(

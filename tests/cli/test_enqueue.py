@@ -56,7 +56,9 @@ def test_a_wall_time_without_a_zone_is_this_machines_which_is_told(place: Workpl
         "Asia/Tokyo, the zone of this machine" in one.err for one in promised
     ]
     assert "due Fri 2100-01-01 00:00 JST (+09:00), in " in shown.out
-    assert shown.err.startswith("note: --at 2100-01-01T00:00 is Fri 2100-01-01 00:00 JST (+09:00) in")
+    assert shown.err.startswith(
+        "note: --at 2100-01-01T00:00 is Fri 2100-01-01 00:00 JST (+09:00) in"
+    )
 
 
 def test_a_machine_whose_zone_has_no_name_takes_no_wall_time(place: Workplace):

@@ -123,6 +123,29 @@ def test_an_owner_is_gone_and_somebody_takes_over(place: Workplace):
     assert 3 == place.duly("owner", "back", "ada").status
 
 
+def test_an_owner_for_whom_nothing_was_made_is_noted(place: Workplace):
+    """It may be a name that is spelled wrong; the order holds all the same."""
+    create(place, "hers", "--owner", "anna")
+    looked = place.duly("owner", "gone", "ana", "--reason", "left", "--dry-run")
+    gone = place.duly("owner", "gone", "bob", "--reason", "left")
+    known = place.duly("owner", "gone", "anna", "--reason", "left", "--yes")
+
+    assert "note: no schedule is on record for ana; did you mean anna?\n" == looked.err
+    assert (0, "note: no schedule is on record for bob; is it spelled right?\n") == (
+        gone.status,
+        gone.err,
+    )
+    assert (0, "") == (known.status, known.err)
+
+
+def test_a_limit_of_a_task_that_is_not_known_is_noted(place: Workplace):
+    made = place.duly("limit", "set", "task:nightly_repor", "--running", "2")
+    known = place.duly("limit", "set", "task:nightly_report", "--running", "2")
+
+    assert (0, True) == (made.status, "did you mean nightly_report?" in made.err)
+    assert (0, "") == (known.status, known.err)
+
+
 def test_who_is_asked_about_an_owner_sees_what_would_be_paused(place: Workplace):
     """Which schedules, before the question; a no changes nothing, and says so."""
     create(place, "hers", "--owner", "ada")

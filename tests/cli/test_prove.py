@@ -100,6 +100,23 @@ def test_what_still_runs_is_not_proven(place: Workplace, night: Night):
     assert (1, True) == (answer.status, "unfinished" in answer.out)
 
 
+def test_what_is_not_due_yet_is_counted_and_not_called_unfinished(place: Workplace):
+    """Each hour of a day to come."""
+    place.duly("schedule", "create", "hourly", "--task", "nightly_report", "--when", "0 * * * *")
+    answer = place.duly("prove", "hourly", "--for", "2100-01-01")
+    told = place.duly("prove", "hourly", "--for", "2100-01-01", "--json").json
+
+    assert 1 == answer.status
+    assert [
+        "hourly on 2100-01-01 (UTC): not proven yet",
+        "not due yet: 24 occurrences, the next Fri 2100-01-01 00:00 UTC (+00:00)",
+    ] == answer.out.splitlines()
+    assert (False, {"expected"}) == (
+        told["is_proven"],
+        {one["standing"] for one in told["occurrences"]},
+    )
+
+
 @pytest.mark.parametrize(
     ("order", "status", "part"),
     [

@@ -115,6 +115,17 @@ def test_a_run_is_shown_with_each_attempt_and_each_recorded_time(
     assert [30] == [one["done"] for one in found["progress_steps"]]
 
 
+def test_a_run_that_gave_nothing_shows_no_result(place: Workplace, store: SqliteStore):
+    """Most tasks give nothing, and "null" says less than that."""
+    worker = PlayedWorker(store)
+    run = str(worker.queue())
+    worker.succeed(worker.take(), result="null")
+    shown = place.duly("run", "show", run)
+
+    assert (0, False, False) == (shown.status, "null" in shown.out, "result" in shown.out)
+    assert shown.out.endswith("\n")
+
+
 def test_the_late_word_of_a_lost_worker_is_shown_as_evidence(place: Workplace, store: SqliteStore):
     """A completion by a lost owner is refused and recorded."""
     worker = PlayedWorker(store)

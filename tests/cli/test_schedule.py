@@ -48,7 +48,9 @@ def test_creating_shows_the_next_three_and_the_way_back(place: Workplace):
     assert 3 == sum("Z   in " in line for line in lines)
     assert any(line.startswith("Created nightly. Next run: ") for line in lines)
     assert "undo: duly schedule delete nightly --reason 'made by mistake' --yes" in lines
-    assert "note: nothing fires until a dispatcher runs: duly dispatcher" in lines
+    assert any(
+        one.startswith("note: no dispatcher has reported yet, and nothing ") for one in lines
+    )
 
 
 def test_a_dry_run_shows_the_same_and_stores_nothing(place: Workplace):

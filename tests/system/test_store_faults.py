@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from duly.errors import StoreUnavailable
+from duly.store.sqlite import SqliteStore
 from tests.required_programs import required_program
 from tests.system.campaign import Campaign, has_lost_store
 from tests.system.checker import violations
@@ -76,6 +78,20 @@ def test_a_full_disk_is_said_and_survived(disk, fleet_on_disk):
     assert [] == violations(evidence)
     told = [one["problem"] for one in campaign.dispatchers[0].events() if "problem" in one]
     assert any("disk is full" in problem for problem in told), told
+
+
+def test_a_store_that_is_opened_on_a_full_disk_says_so(disk):
+    """SQLite calls it an I/O error: its files beside the store have no room."""
+    path = disk.folder / "promises.db"
+    SqliteStore(path).close()
+    disk.fill()
+
+    with pytest.raises(StoreUnavailable, match="the disk is full; free some space"):
+        SqliteStore(path).status()
+    disk.make_room()
+    store = SqliteStore(path)
+    assert [] == store.check()
+    store.close()
 
 
 @pytest.mark.thorough

@@ -248,6 +248,10 @@ def test_the_release_is_named():
         ("europe/paris", "'Europe/Paris'"),
         ("America/New York", "'America/New_York'"),
         ("utc", "'UTC'"),
+        ("Pacific/Berlin", "'Europe/Berlin'"),
+        ("berlin", "'Europe/Berlin'"),
+        ("Europe/Berln", "'Europe/Berlin'"),
+        ("US/Estern", "'US/Eastern'"),
     ],
 )
 def test_an_unknown_zone_is_refused_with_the_nearest(key, nearest):
@@ -256,6 +260,13 @@ def test_an_unknown_zone_is_refused_with_the_nearest(key, nearest):
         ZONES.zone(key)
 
     assert f"tz: {key!r} is not a time zone; did you mean {nearest}?" == str(caught.value)
+
+
+@each_row("key", ["PST", "CEST", "GMT+5", "Mars/Phobos"])
+def test_no_zone_of_another_time_is_suggested(key):
+    """What is like PST by its letters is an hour away, and Etc/GMT+5 lies behind UTC."""
+    with pytest.raises(UsageError, match="give an IANA name such as"):
+        ZONES.zone(key)
 
 
 @each_row("key", ["", "../../etc/passwd", "Europe/../UTC", "zone.tab", "x" * 5000, None, 7, []])

@@ -149,9 +149,20 @@ def test_a_program_that_runs_itself_goes_on_without_a_console(tmp_path, taken_po
     """`app.run()` says it in its log, and works."""
     with running(tmp_path, "tasks.py") as program:
         line = line_with(program, "no console")
-        assert f"warning: no console here: port {taken_port} is taken" in line
+        assert f"Z warning: no console here: port {taken_port} is taken" in line
         assert f"duly dev --port {taken_port + 1}" in line
         assert program.poll() is None
+
+
+def test_a_program_with_a_log_of_its_own_is_warned_once(tmp_path, taken_port):
+    """Its log says by itself that it is a warning."""
+    (tmp_path / "logged.py").write_text(
+        f"import logging\nlogging.basicConfig(level='INFO')\n{PROGRAM}"
+    )
+    with running(tmp_path, "logged.py") as program:
+        line = line_with(program, "no console")
+
+    assert line.startswith(f"WARNING:duly:no console here: port {taken_port} is taken")
 
 
 def test_a_program_with_a_log_of_its_own_serves_the_console(tmp_path, monkeypatch):

@@ -35,12 +35,12 @@ def test_what_is_still_to_come_keeps_a_day_from_being_proven(visitor):
     """Each standing is counted."""
     proof = visitor.app.prove("hourly", "2026-04-03")
     told = text_of(proof_of(visitor))
-    open_ = sum(one.standing == "unfinished" for one in proof.occurrences)
+    open_ = sum(one.standing == "expected" for one in proof.occurrences)
 
     assert not proof.is_proven
     assert open_
     assert "2026-04-03: not proven" in told
-    assert f"{open_} unfinished" in told
+    assert f"{open_} expected" in told
 
 
 def test_a_whole_day_of_proven_work_is_proven(visitor):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duly.app.stores import sqlite_file
-from duly.client.status import judge_health, living, skew_text
+from duly.client.status import judge_health, living, schema_findings, skew_text
 from duly.clock import SystemClock
 from duly.engine.dispatcher.leases import is_leased
 from duly.errors import DulyError, NotFound, StoreError, UsageError
@@ -169,19 +169,15 @@ def _broken(error: DulyError) -> Check:
 def _schema(app: App) -> Check:
     found = app.schema_status()
     missing = [one for one in found.missing if one.phase == "pre"]
-    if found.unknown and found.is_usable:
+    for one in schema_findings(found):
         return Check(
-            about="schema",
-            level=Level.NOTE,
-            says=f"the store is newer than this program: it has {', '.join(found.unknown)}",
-            code="newer-store",
-            remedy="upgrade this program",
+            about="schema", level=Level.NOTE, says=one.problem, code=one.code, remedy=one.remedy
         )
     if found.applied and found.is_usable and not missing:
         later = f"; {len(found.missing)} for later (duly db migrate)" if found.missing else ""
-        says = f"{len(found.applied)} migrations applied{later}"
+        says = f"{_count(len(found.applied), 'migration')} applied{later}"
         return Check(about="schema", says=says)
-    says = found.problem or f"{len(missing)} migrations are missing"
+    says = found.problem or f"the store lacks {_count(len(missing), 'migration')}"
     return Check(
         about="schema",
         level=Level.DEGRADED if found.is_usable else Level.BROKEN,
@@ -277,7 +273,8 @@ def _work_text(found: Status, queues: Sequence[Queue]) -> str:
     parts = [f"{_count(len(workers), 'worker')} in service"]
     for queue in queues:
         serving = sum(not one.queues or queue.name in one.queues for one in workers)
-        parts.append(f"queue {queue.name}: {queue.queued:,} queued, {serving} of them serve it")
+        by = _count(serving, "worker")
+        parts.append(f"queue {queue.name}: {queue.queued:,} queued, served by {by}")
     return "; ".join(parts)
 
 

@@ -540,7 +540,7 @@ def _console(app: App, logger: logging.Logger) -> Iterator[None]:
     beside: Any = import_module("duly.web.console")
     told = beside.EmbeddedConsole(
         tell=lambda text, _facts: logger.info("%s", text),
-        warn=lambda text, _facts: logger.warning("warning: %s", text),
+        warn=lambda text, _facts: logger.warning("%s", text),
     )
     with beside.console_beside(app, told):
         yield

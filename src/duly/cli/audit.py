@@ -23,11 +23,12 @@ from duly.cli.output import (
     ticker,
 )
 from duly.cli.references import find_schedule
-from duly.cli.times import exact_text, read_local_moment
+from duly.cli.times import exact_text, read_local_moment, zoned_text
 from duly.client.audit import ExportedTrail, Verified, verify_file
 from duly.client.schedule_history import HistoryEntry
 from duly.client.vitals import Proof, ProvenOccurrence
 from duly.domain.audit import Tampering
+from duly.domain.verification import ProofStatus
 from duly.errors import UsageError
 from duly.store.ports.queries import PAGE_MAX
 from duly.timetable.instants import utc_text
@@ -365,11 +366,20 @@ def _print_proof(proof: Proof) -> None:
     if not proof.occurrences:
         print_line(f"{where}: nothing was expected on that day.")
         return
-    verdict = ("proven", "bold green") if proof.is_proven else ("not proven", "bold red")
+    coming = [one for one in proof.occurrences if one.standing == ProofStatus.EXPECTED]
+    due = [one for one in proof.occurrences if one.standing != ProofStatus.EXPECTED]
+    if all(one.standing == ProofStatus.PROVEN for one in due):
+        verdict = ("not proven yet", "bold yellow") if coming else ("proven", "bold green")
+    else:
+        verdict = ("not proven", "bold red")
     print_line(f"{where}: ", verdict)
-    rows = [_row(one) for one in proof.occurrences]
-    print_table(("occurrence", "standing", "items", "check", "runs", "why"), rows)
-    for one in proof.occurrences:
+    if due:
+        rows = [_row(one) for one in due]
+        print_table(("occurrence", "standing", "items", "check", "runs", "why"), rows)
+    if coming:
+        first = zoned_text(coming[0].occurrence.scheduled_for, proof.tz)
+        print_line(f"not due yet: {_counted(len(coming), 'occurrence')}, the next {first}")
+    for one in due:
         _print_missing(one)
 
 

@@ -391,7 +391,8 @@ def _span(schedule: Schedule, span: SpanOptions) -> dict[str, Any]:
 def _print_plan(schedule: Schedule, found: BackfillPlan) -> None:
     tz = zone(schedule.timetable)
     said = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.counts.items()))
-    print_line((schedule.name, "bold"), f"  {len(found.slots):,} occurrences: {said or 'none'}.")
+    slots = counted(len(found.slots), "occurrence")
+    print_line((schedule.name, "bold"), f"  {slots}: {said or 'none'}.")
     rows = [
         (zoned_text(slot.scheduled_for, tz), slot.kind, slot.reason or "", _fate(slot.is_chosen))
         for slot in found.slots[:SLOTS_SHOWN]
@@ -425,7 +426,7 @@ def _facts(application: Application, one: Backfill) -> list[tuple[str, str]]:
         ("makes", f"{', '.join(one.classes)} ({one.mode})"),
         ("pace", _pace(one)),
         ("looked at", f"{one.looked_at:,} of {one.total:,} occurrences"),
-        ("made", f"{one.made:,} runs, {one.open:,} of them open"),
+        ("made", f"{counted(one.made, 'run')}, {one.open:,} of them open"),
         ("goes on from", "-" if one.resumes is None else str(one.resumes)),
         ("why", one.reason or "-"),
         ("made by", made),
@@ -441,7 +442,7 @@ def _print_changed(
         print_json({**changed.to_json(), "undo": taking_back})
         return
     print_line(
-        f"{verb} the backfill of {changed.schedule}: {changed.made:,} runs made,"
+        f"{verb} the backfill of {changed.schedule}: {counted(changed.made, 'run')} made,"
         f" {changed.looked_at:,} of {changed.total:,} occurrences looked at, {_pace(changed)}."
     )
     if taking_back is not None:

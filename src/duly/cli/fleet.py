@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from difflib import get_close_matches
 
 from cyclopts import App
 
@@ -20,6 +21,7 @@ from duly.cli.context import Target, open_app
 from duly.cli.output import (
     TIMED_OUT,
     Timeout,
+    print_aside,
     print_empty_or_json,
     print_json,
     print_line,
@@ -67,6 +69,8 @@ def gone(  # noqa: PLR0913 - each choice is an option
     """
     with open_app(target, makes_store=False) as application:
         found = _firing(application, name)
+        if not found:
+            _note_unknown_owner(application, name, as_json=target.json)
         if dry_run:
             _tell(name, found, as_json=target.json)
             return 0
@@ -131,6 +135,16 @@ def list_owners(*, limit: int = LISTED_MAX, target: Target = TARGET) -> None:
             return
         rows = [(one.owner, utc_text(one.gone_at), one.said_by, str(one.active)) for one in found]
         print_table(("owner", "gone since", "said by", "still active"), rows)
+
+
+def _note_unknown_owner(application: Application, owner: str, *, as_json: bool) -> None:
+    """Say that no schedule was made for an owner, who may be called otherwise."""
+    if application.schedules.list(owner=owner, include_deleted=True):
+        return
+    owners = {one.owner for one in application.schedules.list() if one.owner is not None}
+    close = get_close_matches(owner, sorted(owners), n=1)
+    like = f"did you mean {close[0]}?" if close else "is it spelled right?"
+    print_aside("note", f"no schedule is on record for {owner}; {like}", as_json=as_json)
 
 
 def _firing(application: Application, owner: str) -> list[str]:

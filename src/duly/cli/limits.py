@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
+from difflib import get_close_matches
 
 from cyclopts import App
 
 from duly.app import App as Application
 from duly.cli.confirm import UNSAID, print_undo, undo_command
 from duly.cli.context import Target, open_app
-from duly.cli.output import print_empty_or_json, print_facts, print_json, print_line, print_table
+from duly.cli.output import (
+    print_aside,
+    print_empty_or_json,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+)
 from duly.cli.times import relative_text
 from duly.client.limits import Breaker, Limit, Place, Quota
 from duly.domain.quotas import Counted
@@ -76,6 +84,7 @@ def set_limit(  # noqa: PLR0913 - each part of a limit is an option
         made = application.limits.set(
             name, running=running, rate=rate, running_by=_read_by(by) or None, reason=reason
         )
+        _note_unknown_task(application, name, as_json=target.json)
         words = ("limit", "remove", name) if before is None else ("limit", "set", *_words(before))
         taking_back = undo_command(*words)
         if target.json:
@@ -110,6 +119,18 @@ def remove(name: str, /, *, reason: str | None = None, target: Target = TARGET) 
             return
         print_line(f"Removed the limit for {name}.")
         print_undo(taking_back)
+
+
+def _note_unknown_task(application: Application, name: str, *, as_json: bool) -> None:
+    """Say that no program has made a task of that name known; the limit is set all the same."""
+    kind, _, task = name.partition(":")
+    if kind != "task" or "*" in task:
+        return
+    known = {*application.tasks.names(), *application.store.list_tasks()}
+    if task not in known:
+        close = get_close_matches(task, sorted(known), n=1)
+        like = f"did you mean {close[0]}?" if close else "is it spelled right?"
+        print_aside("note", f"no program has told of a task {task}; {like}", as_json=as_json)
 
 
 def _is_persons(limit: Limit, name: str) -> bool:

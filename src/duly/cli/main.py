@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from cyclopts import (
@@ -124,6 +126,9 @@ _ELSEWHERE = {
 }
 """Options that some commands do not take, and what to do instead."""
 
+_ALIKE = 0.75
+"""How alike two options must be for one to be suggested for the other."""
+_NEGATIVE = re.compile(r"-\d")
 _RULES = "a rule is given by --when, such as --when 'every day at 9'"
 
 app = App(
@@ -281,7 +286,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     words = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
-        status = app(_with_surroundings(words), exit_on_error=False, print_error=False)
+        status = app(_with_surroundings(_joined(words)), exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except DulyError as error:
         parts = {name: _as_options(part) for name, part in _parts(error).items()}
@@ -304,6 +309,19 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         print_error(message, as_json=False, code=DulyError.code)
         sys.exit(FAILED)
     sys.exit(status if isinstance(status, int) else OK)
+
+
+def _joined(words: list[str]) -> list[str]:
+    """Return `--in -5m` as `--in=-5m`: no option begins with a digit, so it is the value."""
+    found: list[str] = []
+    for number, word in enumerate(words):
+        if word == "--":
+            return [*found, *words[number:]]
+        if found and re.fullmatch(r"--[\w-]+", found[-1]) and _NEGATIVE.match(word):
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def _with_surroundings(words: list[str]) -> list[str]:
@@ -379,23 +397,51 @@ def _parts(error: DulyError) -> dict[str, str]:
 
 def _told(error: CycloptsError) -> tuple[str, str]:
     """Say what is wrong with the words of a call, and what to do."""
+    help_ = " ".join(("see duly", *(error.command_chain or ()), "--help"))
     if isinstance(error, UnusedCliTokensError):
         tokens = error.unused_tokens or []
         return f"{tokens[0]!r} is one word too many", "put an expression with spaces in quotes"
-    said = " ".join(str(error).split()).partition(" Available commands:")[0]
     if isinstance(error, UnknownOptionError):
-        option = error.token.keyword or error.token.value
-        if option in _ELSEWHERE:
-            return f"unknown option {option}", _ELSEWHERE[option]
-        if option == "--at" and "schedule" in (error.command_chain or ()):
-            return f"unknown option {option}", _RULES
-    command = " ".join(("duly", *(error.command_chain or ())))
+        return _told_unknown(error, help_)
+    said = " ".join(str(error).split()).partition(" Available commands:")[0]
     if isinstance(error, MissingArgumentError) and "Did you mean" not in said:
         name = error.keyword or getattr(error.argument, "name", "a word")
-        problem = f"{name} is missing" if error.keyword is None else f"{name} says nothing"
-        why = "say why, in a few words; " if name == "--reason" else ""
-        return problem, f"{why}see {command} --help"
-    return said.rstrip("."), f"see {command} --help"
+        problem = f"{name} is missing" if error.keyword is None else f"{name} needs a value"
+        if name == "--reason":
+            return problem, f"say why, in a few words; {help_}"
+        meaning = _meaning(error)
+        return (f"{problem}: {meaning}" if meaning else problem), help_
+    return said.rstrip("."), help_
+
+
+def _told_unknown(error: UnknownOptionError, help_: str) -> tuple[str, str]:
+    """Say what to do about an option that a command does not take."""
+    option = error.token.keyword or error.token.value
+    problem = f"unknown option {option}"
+    if option in _ELSEWHERE:
+        return problem, _ELSEWHERE[option]
+    chain = error.command_chain or ()
+    if option == "--at" and "schedule" in chain:
+        return problem, _RULES
+    taken = list(error.argument_collection or ())
+    names = [name for one in taken for name in one.names if name.startswith("--")]
+    if close := get_close_matches(option, names, n=1, cutoff=_ALIKE):
+        return problem, f"did you mean {close[0]}? {help_[0].upper()}{help_[1:]}"
+    places = [one.name for one in taken if one.field_info.kind is one.field_info.POSITIONAL_ONLY]
+    if places:
+        without = " ".join(("duly", *chain, *places))
+        given = f"{' and '.join(places)} {'is' if len(places) == 1 else 'are'} given"
+        return problem, f"{given} without an option, as in {without}; {help_}"
+    return problem, help_
+
+
+def _meaning(error: MissingArgumentError) -> str:
+    """Return what the help says of an argument that lacks its value."""
+    _, commands, _ = app.parse_commands(list(error.command_chain or ()))
+    found = commands[-1].assemble_argument_collection(parse_docstring=True)
+    text = next((one.parameter.help for one in found if one.name == error.argument.name), None)
+    words = " ".join((text or "").split()).rstrip(".")
+    return words[:1].lower() + words[1:]
 
 
 def _leave_output() -> None:

@@ -189,7 +189,7 @@ def print_story(app: App, run: Run) -> None:
         print_block(run.error)
     if run.state == "ambiguous":
         print_line(("nobody knows what it did; ", "bold yellow"), f"duly inbox {run.id}")
-    if run.state == "succeeded":
+    if run.state == "succeeded" and run.result is not None:
         print_line(("result", "dim"))
         print_block(json.dumps(run.result, ensure_ascii=False, indent=2))
 

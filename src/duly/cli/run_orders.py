@@ -25,6 +25,7 @@ from duly.cli.confirm import (
     FrozenOrder,
     SetOptions,
     confirm,
+    counted,
     print_undo,
     require_confirmation,
     undo_command,
@@ -169,7 +170,7 @@ class BulkOrder:
         if len(done) == 1:
             print_line(f"{self.order.done}: {labels[done[0].id]}. Id: {done[0].id}")
         elif done:
-            print_line(f"{self.order.done}: {len(done):,} runs.")
+            print_line(f"{self.order.done}: {counted(len(done), 'run')}.")
         for one in refused[:SHOWN_MAX]:
             why = f"{labels[one.id]} {self._unfit(one.state)}. Id: {one.id}"
             print_line(("not done: ", "bold yellow"), why)

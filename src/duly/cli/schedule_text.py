@@ -78,5 +78,7 @@ def note_missing_dispatcher(app: App) -> None:
     members = app.status().members
     if not any(one.is_alive and one.kind == "dispatcher" for one in members):
         print_line(
-            ("note: ", "bold yellow"), "nothing fires until a dispatcher runs: duly dispatcher"
+            ("note: ", "bold yellow"),
+            "no dispatcher has reported yet, and nothing fires without one: start duly dispatcher,"
+            " unless one has just been started",
         )

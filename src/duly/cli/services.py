@@ -362,7 +362,7 @@ def served(
         telling.tell(text, facts=facts)
 
     def warn(text: str, facts: dict[str, object]) -> None:
-        telling.tell(f"warning: {text}", level=logging.WARNING, facts=facts)
+        telling.tell(text, level=logging.WARNING, facts=facts)
 
     with console_beside(app, EmbeddedConsole(tell=tell, warn=warn, port=port, on_ready=on_ready)):
         yield

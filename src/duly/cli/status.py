@@ -9,7 +9,7 @@ import termios
 import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any, cast
@@ -39,7 +39,14 @@ from duly.cli.run_details import progress_text, state_text
 from duly.cli.times import lateness_text, relative_text
 from duly.client.limits import Queue
 from duly.client.run_view import Run
-from duly.client.status import Health, Status, judge_health, living, skew_text
+from duly.client.status import (
+    Health,
+    Status,
+    judge_health,
+    living,
+    schema_findings,
+    skew_text,
+)
 from duly.clock import SystemClock
 from duly.errors import StoreUnavailable, UsageError
 from duly.interface.doctor import DoctorCheck
@@ -103,6 +110,8 @@ def _show(app: App, target: Target, *, is_stream: bool, codes: list[int]) -> Non
     queues = app.queues.list()
     schema = None if is_server(app) else app.schema_status()
     health = judge_health(found, queues, app.breakers.list())
+    if schema is not None:
+        health = replace(health, notes=(*health.notes, *schema_findings(schema)))
     codes[0] = DEGRADED if health.findings else 0
     if target.json:
         (print_json_line if is_stream else print_json)(
@@ -112,7 +121,11 @@ def _show(app: App, target: Target, *, is_stream: bool, codes: list[int]) -> Non
                 "here": iso_utc(SystemClock().now()),
                 "schema": None
                 if schema is None
-                else {"applied": len(schema.applied), "missing": len(schema.missing)},
+                else {
+                    "applied": len(schema.applied),
+                    "missing": len(schema.missing),
+                    "unknown": list(schema.unknown),
+                },
                 "queue_list": [one.to_json() for one in queues],
             }
         )
@@ -227,7 +240,8 @@ def _schema(schema: SchemaStatus | None) -> str:
     if schema is None:
         return "the server's own affair"
     missing = f", {len(schema.missing)} to apply (duly db migrate)" if schema.missing else ""
-    return f"{_migrations(len(schema.applied))} applied{missing}"
+    unknown = f", {len(schema.unknown)} of a newer program" if schema.unknown else ""
+    return f"{_migrations(len(schema.applied))} applied{missing}{unknown}"
 
 
 def _leases(found: Status, leases: Sequence[LeaseRecord] | None) -> str:

@@ -193,7 +193,8 @@ def diff(  # noqa: PLR0913 - each option of the command is an argument
         print_json({**versions, "changes": [_change_json(change) for change in changes]})
         return
     out = console()
-    out.print(f"{len(changes)} zones differ between {before.version} and {later.version}")
+    differ = "1 zone differs" if len(changes) == 1 else f"{len(changes)} zones differ"
+    out.print(f"{differ} between {before.version} and {later.version}")
     for change in changes:
         out.print(f"  {_told(change)}")
 

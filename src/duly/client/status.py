@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from duly.domain.schedules import ScheduleRecord
     from duly.domain.vitals import Signs
     from duly.store.ports.dispatch import LeaseRecord, Member
+    from duly.store.ports.maintenance import SchemaStatus
     from duly.store.ports.queries import OpenCounts, StoreStatus
 
 
@@ -134,6 +135,14 @@ def judge_health(
         notes=(*_notes(found, queues), *_down(breakers), *_open_alerts(found, is_paging=False)),
         alerts=tuple(_open_alerts(found, is_paging=True)),
     )
+
+
+def schema_findings(schema: SchemaStatus) -> list[Finding]:
+    """Say that the store has what this program does not know, if it can be used all the same."""
+    if not (schema.unknown and schema.is_usable):
+        return []
+    problem = f"the store is newer than this program: it has {', '.join(schema.unknown)}"
+    return [Finding("newer-store", problem, "upgrade this program")]
 
 
 def dispatch_findings(found: Status) -> list[Finding]:

@@ -206,12 +206,13 @@ class Proving:
     def _judged(
         self, occurrences: Sequence[Occurrence], lines: Sequence[Line]
     ) -> tuple[ProvenOccurrence, ...]:
+        now = from_microseconds(self._caller.store.now())
         ids = dict.fromkeys(RunId(run.id.bytes) for line in lines for run in line)
         findings: dict[RunId, Findings] = {}
         for some in _parts(ids):
             findings |= self._caller.store.read_findings(some)
         return tuple(
-            _proven(one, line, [findings[RunId(run.id.bytes)] for run in line])
+            _proven(one, line, [findings[RunId(run.id.bytes)] for run in line], now)
             for one, line in zip(occurrences, lines, strict=True)
         )
 
@@ -224,7 +225,7 @@ def _parts(ids: Iterable[RunId]) -> Iterator[list[RunId]]:
 
 
 def _proven(
-    occurrence: Occurrence, runs: Sequence[Run], findings: Sequence[Findings]
+    occurrence: Occurrence, runs: Sequence[Run], findings: Sequence[Findings], now: datetime
 ) -> ProvenOccurrence:
     """Judge one by all of its runs: the last check counts, and the last that knew its scope."""
     check, scope = None, Scope()
@@ -236,6 +237,7 @@ def _proven(
         tuple(RunState(run.state) for run in runs),
         None if check is None else check.finding,
         scope,
+        is_due=occurrence.scheduled_for <= now,
     )
     standing, why = verification.judge(evidence)
     return ProvenOccurrence(

@@ -114,6 +114,8 @@ class ProofStatus(StrEnum):
     """It has succeeded, and a check or its items say that something is missing or was repeated."""
     AMBIGUOUS = "ambiguous"
     UNFINISHED = "unfinished"
+    EXPECTED = "expected"
+    """It is not due yet."""
     FAILED = "failed"
     NOT_RUN = "not-run"
     UNKNOWN = "unknown"
@@ -129,6 +131,7 @@ class OccurrenceEvidence(NamedTuple):
     finding: Finding | None
     """What the last check found."""
     scope: Scope
+    is_due: bool = True
 
 
 _UNFINISHED = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
@@ -137,7 +140,7 @@ _UNFINISHED = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, Ru
 def judge(line: OccurrenceEvidence) -> tuple[ProofStatus, str]:
     """Say how an occurrence stands, and why. Total."""
     if not line.states:
-        return _without_run(line.verdict)
+        return _without_run(line.verdict, is_due=line.is_due)
     if RunState.AMBIGUOUS in line.states:
         return ProofStatus.AMBIGUOUS, "nobody knows what a run of it did: see the inbox"
     if _UNFINISHED & {*line.states}:
@@ -148,8 +151,10 @@ def judge(line: OccurrenceEvidence) -> tuple[ProofStatus, str]:
     return _by_result(line, successes)
 
 
-def _without_run(verdict: OccurrenceStatusKind) -> tuple[ProofStatus, str]:
+def _without_run(verdict: OccurrenceStatusKind, *, is_due: bool) -> tuple[ProofStatus, str]:
     match verdict:
+        case OccurrenceStatusKind.PENDING if not is_due:
+            return ProofStatus.EXPECTED, "it is not due yet"
         case OccurrenceStatusKind.UNKNOWN:
             return ProofStatus.UNKNOWN, "its record has been removed"
         case OccurrenceStatusKind.SKIPPED:
@@ -163,7 +168,8 @@ def _without_run(verdict: OccurrenceStatusKind) -> tuple[ProofStatus, str]:
 def _by_result(line: OccurrenceEvidence, successes: int) -> tuple[ProofStatus, str]:
     scope = line.scope
     if scope.repeated:
-        return ProofStatus.REFUTED, f"{scope.repeated:,} items were done more than once"
+        some = "1 item was" if scope.repeated == 1 else f"{scope.repeated:,} items were"
+        return ProofStatus.REFUTED, f"{some} done more than once"
     if scope.expected is not None and scope.done != scope.expected:
         told = f"{scope.done:,} of {scope.expected:,} items are done"
         return ProofStatus.REFUTED, told

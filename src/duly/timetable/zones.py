@@ -314,9 +314,25 @@ class ZoneDatabase:
         raise UsageError("tz", key, "is not a time zone", remedy)
 
     def _nearest(self, key: str) -> str | None:
-        folded = {name.casefold(): name for name in sorted(self.files.keys)}
-        close = get_close_matches(key.strip().replace(" ", "_").casefold(), folded, n=1)
+        """Return the zone of that city, else the one that is spelled most like it."""
+        typed = key.strip().replace(" ", "_").casefold()
+        # Etc/GMT+5 is five hours behind: the opposite of what GMT+5 mostly means.
+        names = (name for name in sorted(self.files.keys) if not name.startswith("Etc/"))
+        folded = {name.casefold(): name for name in names}
+        is_short = len(typed) <= _ABBREVIATION_MAX  # PST is like MST, and another time
+        cities = {name.rpartition("/")[2] for name in folded}
+        alike = 1.0 if is_short else _CITY_CUTOFF
+        city = get_close_matches(typed.rpartition("/")[2], cities, n=1, cutoff=alike)
+        if not city and is_short:
+            return None
+        among = [name for name in folded if [name.rpartition("/")[2]] == city] or folded
+        close = get_close_matches(typed, among, n=1, cutoff=0.0 if city else _NAME_CUTOFF)
         return folded[close[0]] if close else None
+
+
+_ABBREVIATION_MAX = 5
+_CITY_CUTOFF, _NAME_CUTOFF = 0.85, 0.6
+"""How alike names must be to be suggested: a city alone is known by fewer letters."""
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shutil import disk_usage
 from typing import TYPE_CHECKING
 
 import apsw
@@ -14,11 +15,15 @@ if TYPE_CHECKING:
 SQLITE_MIN = (3, 51, 3)
 """Older releases can damage a file in WAL mode that several connections write to."""
 
+_FULL = ("can't be written to, for the disk is full", "free some space and try again")
+_ROOM_MIN = 1 << 20
+"""With less room than that, an error of the disk is taken for want of room."""
+
 _MEANINGS: tuple[tuple[type[apsw.Error], str, str], ...] = (
     (apsw.BusyError, "is locked by another program", "try again, or stop what holds it open"),
     (apsw.LockedError, "is locked by another program", "try again, or stop what holds it open"),
     (apsw.ReadOnlyError, "can't be written to", "make the file and its folder writable"),
-    (apsw.FullError, "can't be written to, for the disk is full", "free some space and try again"),
+    (apsw.FullError, *_FULL),
     (apsw.NotADBError, "is not an SQLite database", "name another file, or move this one away"),
     (apsw.CorruptError, "is damaged", "stop every program that uses it and restore a backup"),
     (apsw.InterruptError, "stopped a statement that took too long", "ask for less at once"),
@@ -30,6 +35,8 @@ def failure(error: apsw.Error, name: str, path: Path) -> StoreError:
     for kind, problem, remedy in _MEANINGS:
         if isinstance(error, kind):
             return StoreUnavailable(name, problem, remedy)
+    if isinstance(error, apsw.IOError) and _room(path) < _ROOM_MIN:
+        return StoreUnavailable(name, *_FULL)  # the index of the log has no room to grow
     if isinstance(error, apsw.CantOpenError):
         return StoreUnavailable(name, *_why_closed(path))
     if isinstance(error, apsw.SQLError) and "no such" in str(error):
@@ -49,6 +56,14 @@ def refuse_old_sqlite(version: str, name: str) -> None:
         wanted = ".".join(str(part) for part in SQLITE_MIN)
         problem = f"can't be opened safely by SQLite {version}"
         raise StoreUnavailable(name, problem, f"install apsw {wanted} or newer")
+
+
+def _room(path: Path) -> int:
+    """Return how many bytes the disk of a file has left; as many as needed, if that is unknown."""
+    try:
+        return disk_usage(path.parent).free
+    except OSError:
+        return _ROOM_MIN
 
 
 def _why_closed(path: Path) -> tuple[str, str]:
