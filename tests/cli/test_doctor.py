@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from typing import TYPE_CHECKING
 
 import apsw
@@ -155,6 +156,50 @@ def test_a_disk_that_is_almost_full_is_told(place, monkeypatch, free, level):
         (found,) = (one for one in examine(app).checks if one.about == "disk")
 
     assert level == found.level
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"), [(0o644, 0o600), (0o664, 0o660), (0o666, 0o660), (0o640, 0o600)]
+)
+def test_a_file_that_others_can_open_is_told_and_closed(place: Workplace, mode: int, wanted: int):
+    """A group that may write shares the store on purpose."""
+    file = place.folder / "promises.db"
+    file.chmod(mode)
+    found = place.duly("doctor")
+    fixed = place.duly("doctor", "--fix")
+
+    assert (1, True) == (found.status, "[store-open-to-others]" in found.out), found.out
+    assert f"do: chmod {wanted:o} {file.resolve()}" in found.out
+    assert "duly doctor --fix would mend 1 of these." in found.out
+    assert (0, True) == (fixed.status, "closed" in fixed.out), fixed.out
+    assert wanted == stat.S_IMODE(file.stat().st_mode)
+
+
+def test_the_logs_beside_a_file_are_closed_too(place: Workplace, store: SqliteStore):
+    """They hold what the file does not hold yet."""
+    PlayedWorker(store).queue("a")
+    logs = [place.folder / "promises.db-wal", place.folder / "promises.db-shm"]
+    for log in logs:
+        log.chmod(0o644)
+    found = place.duly("doctor", "--json")
+    fixed = place.duly("doctor", "--fix", "--json")
+
+    (told,) = (one for one in found.json["checks"] if one["about"] == "permissions")
+    assert "other users of this machine can open promises.db-wal and promises.db-shm" == (
+        told["says"]
+    )
+    assert [str(log.resolve()) for log in logs] == fixed.json["mended"]
+    assert [0o600, 0o600] == [stat.S_IMODE(log.stat().st_mode) for log in logs]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660])
+def test_a_file_of_its_owner_or_of_a_group_that_shares_it_is_well(place: Workplace, mode: int):
+    file = place.folder / "promises.db"
+    file.chmod(mode)
+    with App(f"sqlite:///{file}") as app:
+        (found,) = (one for one in examine(app).checks if one.about == "permissions")
+
+    assert (Level.OK, "promises.db is closed to other users") == (found.level, found.says)
 
 
 def test_other_rules_of_time_zones_on_the_system_are_told(tmp_path, monkeypatch):

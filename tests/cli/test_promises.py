@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import stat
 from typing import TYPE_CHECKING
+
+import pytest
 
 if TYPE_CHECKING:
     from tests.cli.duly_command import Workplace
@@ -88,3 +91,25 @@ def test_a_program_that_is_named_beside_another_store_is_still_refused(place: Wo
 
     assert 2 == told.status
     assert "is not the store of own:app" in told.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("db", "migrate"),
+        ("doctor", "--fix"),
+        ("enqueue", "nightly_report", "--in", "24h"),
+        ("schedule", "create", "nightly", *NIGHTLY),
+        ("import", "all.jsonl"),
+        ("export", "new.db", "--url", "sqlite:///promises.db"),
+        ("audit", "export", "new.db", "--url", "sqlite:///promises.db"),
+    ],
+    ids=" ".join,
+)
+def test_what_a_command_writes_is_for_its_owner_alone(place: Workplace, command: tuple[str, ...]):
+    """Stores, and exports of them: they hold arguments and results."""
+    place.duly("export", "all.jsonl")
+    answer = place.duly(*command, DULY_URL="sqlite:///new.db")
+
+    assert 0 == answer.status, answer.err
+    assert 0o600 == stat.S_IMODE((place.folder / "new.db").stat().st_mode)

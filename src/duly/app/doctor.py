@@ -1,11 +1,15 @@
 """The doctor: looks at all that promises hang on, and says of each finding what to do about it.
 
-It looks and changes nothing; `mended` does the little that is safe without a person's thought.
+It looks and changes nothing. `repair_schema` and `close_to_others` do the little that is safe
+without a person's thought.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
+import stat
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -16,7 +20,7 @@ from duly.app.stores import sqlite_file
 from duly.client.status import judge_health, living, schema_findings, skew_text
 from duly.clock import SystemClock
 from duly.engine.dispatcher.leases import is_leased
-from duly.errors import DulyError, NotFound, StoreError, UsageError
+from duly.errors import DulyError, NotFound, StoreError, StoreUnavailable, UsageError
 from duly.timetable.data_sources import ZoneFolder
 from duly.timetable.zones import default_zones
 
@@ -107,8 +111,8 @@ def examine(app: App, clock: Clock | None = None) -> Diagnosis:
     return Diagnosis(tuple(checks))
 
 
-def mended(app: App) -> list[Migration]:
-    """Make the store if there is none, and apply what its schema lacks; nothing else is safe.
+def repair_schema(app: App) -> list[Migration]:
+    """Make the store if there is none, and apply what its schema lacks.
 
     What comes only once older programs are gone (post) is left to a person.
     """
@@ -116,6 +120,19 @@ def mended(app: App) -> list[Migration]:
     app.migrate(phase="pre")  # opening a store that is not there makes it whole, with all of them
     left = {one.number for one in app.schema_status().missing}
     return [one for one in missing if one.number not in left]
+
+
+def close_to_others(app: App) -> list[Path]:
+    """Take away what other users may do with the store's files; return those that were open."""
+    path = sqlite_file(app.url)
+    found = [] if path is None else _open_to_others(path)
+    for file, mode in found:
+        try:
+            file.chmod(mode)
+        except OSError as error:
+            problem = f"can't be closed to other users ({error.strerror})"
+            raise StoreUnavailable(str(file), problem, "run this as the owner of the file") from error
+    return [file for file, _ in found]
 
 
 def _installation(url: str) -> Iterator[Check]:
@@ -210,6 +227,7 @@ def _store(app: App, clock: Clock) -> Iterator[Check]:
     file = sqlite_file(app.url)
     if file is not None:
         yield _disk(file)
+        yield _permissions(file)
 
 
 def _disk(file: Path) -> Check:
@@ -220,6 +238,43 @@ def _disk(file: Path) -> Check:
     level = Level.NOTE if free >= DISK_SCARCE_BYTES else Level.DEGRADED
     remedy = "make room: what can't be written down can't be promised"
     return Check(about="disk", level=level, says=says, code="disk-low", remedy=remedy)
+
+
+def _permissions(path: Path) -> Check:
+    found = _open_to_others(path)
+    if not found:
+        return Check(about="permissions", says=f"{path.name} is closed to other users")
+    files = " and ".join(file.name for file, _ in found)
+    changes = "; ".join(f"chmod {mode:o} {shlex.quote(str(file))}" for file, mode in found)
+    return Check(
+        about="permissions",
+        level=Level.DEGRADED,
+        says=f"other users of this machine can open {files}",
+        code="store-open-to-others",
+        remedy=changes,
+        is_mendable=True,
+    )
+
+
+def _open_to_others(path: Path) -> list[tuple[Path, int]]:
+    """Return the files of a store that other users can open, each with the mode to give it.
+
+    A group that may write shares the store on purpose: without writing it could not use it.
+    """
+    if os.name != "posix":
+        return []
+    found: list[tuple[Path, int]] = []
+    path = path.resolve()  # SQLite keeps its logs where a link leads to
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        try:
+            mode = stat.S_IMODE(file.stat().st_mode)
+        except FileNotFoundError:  # the logs come and go
+            continue
+        group = stat.S_IRWXG if mode & stat.S_IWGRP else 0
+        closed = mode & (stat.S_IRWXU | group)
+        if closed != mode & (stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO):
+            found.append((file, closed))
+    return found
 
 
 def _fleet(app: App) -> Iterator[Check]:

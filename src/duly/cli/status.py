@@ -7,7 +7,7 @@ import select
 import sys
 import termios
 import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from duly.app import App
-from duly.app.doctor import Check, Diagnosis, Level, examine, mended
+from duly.app.doctor import Check, Diagnosis, Level, close_to_others, examine, repair_schema
 from duly.cli.alerts import open_alerts_text
 from duly.cli.context import Target, is_server, named_tenant, open_app, refuse_server
 from duly.cli.output import (
@@ -298,21 +298,23 @@ def doctor(*, fix: bool = False, target: Target = TARGET) -> int:
     Parameters
     ----------
     fix
-        Do what is safe without a person's thought: make the store if there is none, and apply
-        migrations that are missing. Then look again.
+        Do what is safe without a person's thought: make the store if there is none, apply
+        migrations that are missing, and close a store's file to other users. Then look again.
     """
     if fix:
         refuse_server(target)
     with open_app(target) as app:
         diagnosis = _asked(app) if is_server(app) else examine(app)
-        mending: list[str] = []
+        repairs: dict[str, str] = {}
         if fix and any(one.is_mendable for one in diagnosis.checks):
-            mending = [f"{one.number:04}_{one.phase}_{one.name}" for one in mended(app)]
+            names = [f"{one.number:04}_{one.phase}_{one.name}" for one in repair_schema(app)]
+            repairs = {name: f"applied migration {name}" for name in names}
+            repairs |= {str(one): f"closed {one} to other users" for one in close_to_others(app)}
             diagnosis = examine(app)
         if target.json:
-            print_json({**diagnosis.to_json(), "mended": mending})
+            print_json({**diagnosis.to_json(), "mended": list(repairs)})
         else:
-            _print_diagnosis(diagnosis, mending, is_fixing=fix)
+            _print_diagnosis(diagnosis, repairs.values(), is_fixing=fix)
         return _STATUS[diagnosis.level]
 
 
@@ -334,14 +336,14 @@ def _check(told: DoctorCheck) -> Check:
     )
 
 
-def _print_diagnosis(diagnosis: Diagnosis, mending: list[str], *, is_fixing: bool) -> None:
-    for name in mending:
-        print_line(("mended".ljust(_LEVEL_WIDTH), "green"), f"applied migration {name}")
+def _print_diagnosis(diagnosis: Diagnosis, repairs: Iterable[str], *, is_fixing: bool) -> None:
+    for repair in repairs:
+        print_line(("mended".ljust(_LEVEL_WIDTH), "green"), repair)
     for one in diagnosis.checks:
         _print_check(one)
     mendable = sum(one.is_mendable for one in diagnosis.checks)
     if mendable and not is_fixing:
-        print_line("duly doctor --fix would mend what the schema lacks.")
+        print_line(f"duly doctor --fix would mend {mendable} of these.")
     if diagnosis.level is Level.OK:
         print_line(("All is well.", "green"))
 

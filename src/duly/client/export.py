@@ -14,7 +14,7 @@ from datetime import datetime  # noqa: TC003 - part of what is told
 from hashlib import sha256
 from pathlib import Path
 from shutil import copyfileobj
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, mkstemp
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from uuid import UUID
 
@@ -383,12 +383,14 @@ def written(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
         yield file
         file.flush()
         return
-    path, part = Path(file), Path(f"{file}{_PART}")
+    path = Path(file)
     if path.exists():
         raise UsageError("file", str(path), "exists", "name another file")
+    part: Path | None = None
     try:
-        # Arguments of tasks are in it: it is nobody else's to read.
-        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        # Arguments of tasks are in it. mkstemp makes a new file that only its owner may read.
+        number, name = mkstemp(_PART, f"{path.name}.", path.parent)
+        part = Path(name)
         with os.fdopen(number, "wb") as stream:
             yield stream
             stream.flush()
@@ -398,7 +400,8 @@ def written(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
         problem = f"can't be written ({error.strerror or error})"
         raise UsageError("file", str(path), problem, "give a path that can be written") from error
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            part.unlink(missing_ok=True)
 
 
 @contextmanager

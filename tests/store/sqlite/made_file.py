@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def made_file(path: Path, clock: Clock | None = None) -> Path:
     """Put an empty store where there is nothing yet: made at this time, or by the real clock."""
+    path.touch(mode=0o600)
     path.write_bytes(_made_at(None if clock is None else clock.now_us()))
     return path
 

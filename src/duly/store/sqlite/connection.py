@@ -7,6 +7,8 @@ of its own.
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -39,6 +41,7 @@ STATEMENTS_MAX = 256
 """How many statements stay prepared: some are for several numbers of rows."""
 WRITER_CACHE_KIB = 65_536
 READER_CACHE_KIB = 8192
+OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +278,7 @@ class Connections:
 
     def _open(self) -> apsw.Connection:
         self._refuse_closed()
-        connection = apsw.Connection(str(self.path), statementcachesize=STATEMENTS_MAX)
+        connection = _connect(self.path)
         try:
             connection.set_busy_handler(patience(self.settings.busy_timeout_us))
             mode = connection.pragma("journal_mode", "wal")
@@ -293,6 +296,25 @@ class Connections:
             problem = "lies on a file system without shared memory"
             raise StoreUnavailable(self.name, problem, "keep the file on a local disk")
         return connection
+
+
+def _connect(path: Path) -> apsw.Connection:
+    """Open a file. A new one, and the logs beside it, are for its owner alone.
+
+    SQLite gives `-wal` and `-shm` the permissions of the file.
+    """
+    is_new = False
+    with suppress(OSError, ValueError):  # SQLite says better what is wrong with a path
+        is_new = not path.exists()
+    if is_new:
+        # Opens no descriptor: closing one would drop the locks of the other connections here.
+        with suppress(OSError, ValueError, AttributeError):
+            os.mknod(path, OWNER_ONLY)
+    connection = apsw.Connection(str(path), statementcachesize=STATEMENTS_MAX)
+    if is_new:
+        with suppress(OSError):  # for systems where only root may call mknod
+            path.chmod(OWNER_ONLY)
+    return connection
 
 
 def roll_back(connection: apsw.Connection) -> None:
