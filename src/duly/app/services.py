@@ -50,7 +50,7 @@ from duly.engine.alerts.delivery import AlertDeliverer, DeliveryThreads, open_ch
 from duly.engine.alerts.watcher import Watcher, WatcherIdentity
 from duly.engine.dispatcher.context import Node
 from duly.engine.executors.process_lifetime import Lifeline
-from duly.engine.executors.task_output import task_logging
+from duly.engine.executors.task_output import masked_output, task_logging
 from duly.engine.loop import Loop
 from duly.engine.supervisor import DISMISSED_STATUS, RECYCLE_STATUS, Supervisor, SupervisorSettings
 from duly.engine.worker import Worker
@@ -412,7 +412,13 @@ def run_worker(
     lifeline.say_working()
     status = FAILED_STATUS
     try:
-        with task_logging(), seldom_tidied(), short_turns(), _signalled(stop, 2):
+        with (
+            task_logging(),
+            masked_output(worker.secrets),
+            seldom_tidied(),
+            short_turns(),
+            _signalled(stop, 2),
+        ):
             loop.run()
         wakeups.close()
         gave_back = worker.statistics.given_back > given_back

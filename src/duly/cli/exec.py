@@ -155,7 +155,7 @@ class CommandWorker:
         )
         self._call, self._key = task.bind(command=shlex.join(wrapped.argv)), wrapped.name
         self._app, self._program = app, wrapped.argv[0]
-        self._watching = Watching()
+        self._watching = Watching(secrets=app.secret_sources().all_in_environment())
         self._executor = _OneExecutor(self._watching)
         self._wakeups = app.store.wakeups(MemberKind.WORKER)
         self._worker = Worker(

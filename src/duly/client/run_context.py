@@ -237,6 +237,11 @@ class SecretSources:
             raise _not_allowed(field, reference, remedy)
         return _from_file(path, reference, field)
 
+    def all_in_environment(self) -> list[Secret]:
+        """Read every variable that arguments may refer to."""
+        names = (name for name in os.environ if any(_matches(name, one) for one in self.environment))
+        return [Secret(value) for name in names if (value := os.environ[name]).strip()]
+
     def read_declared(self, reference: SecretReference, field: str) -> Secret:
         """Read a secret that the program's own code refers to."""
         if reference.source == "env":

@@ -89,7 +89,7 @@ class RunContext(Protocol):
         ...
 
     def conceal(self, text: str) -> None:
-        """Never let this text (a secret's value) appear in lines, errors or results."""
+        """Never let this text (a secret's value) appear in lines, errors, results or output."""
         ...
 
     def hide(self, text: str, *, is_cut: bool = False) -> str:

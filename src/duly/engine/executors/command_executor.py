@@ -37,12 +37,12 @@ from duly.timetable.instants import from_microseconds, iso_utc
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import BinaryIO
 
     from duly.clock import Clock
     from duly.domain.outcomes import End
-    from duly.domain.secret_refs import ReadSecret
+    from duly.domain.secret_refs import ReadSecret, Secret
     from duly.engine.executors.child_process import OutputReader
     from duly.engine.executors.executor import AttemptWork
     from duly.store.ports.execution import ClaimedRun
@@ -158,6 +158,8 @@ class CommandExecutor(ChildExecutor):
     ) -> dict[str, Any]:
         argv = fill_argv(plan, arguments)
         variables = self._inherited()
+        for secret in () if self._settings.watching is None else self._settings.watching.secrets:
+            _conceal(work, secret)
         if plan.user is not None:
             variables |= user_variables(plan.user)  # the worker's own home is another user's
         for name, value in plan.env.items():
@@ -188,8 +190,7 @@ class CommandExecutor(ChildExecutor):
         if self._settings.read_secret is None:
             raise ValueError(f"this worker can't read secrets, and {name} refers to one")
         secret = self._settings.read_secret(value, f"{work.runnable.name}({name})")
-        for shape in secret.shapes():
-            work.live.conceal(shape)
+        _conceal(work, secret)
         return secret.reveal()
 
     def _executable(self, name: str, path: str) -> str:
@@ -269,6 +270,11 @@ class _Attempt:
             return self._child
 
 
+def _conceal(work: AttemptWork, secret: Secret) -> None:
+    for shape in secret.shapes():
+        work.live.conceal(shape)
+
+
 def _result(work: AttemptWork, output: Output) -> End:
     """Return the end of a command whose last line is its result."""
     last = output.last[STDOUT]
@@ -282,6 +288,8 @@ def _result(work: AttemptWork, output: Output) -> End:
 class Watching:
     """Somebody before a terminal, or a pipe that takes their place; and how the command ended."""
 
+    secrets: Sequence[Secret] = ()
+    """In its variables: left out of what is recorded of its output."""
     status: int | None = None
     """Its exit status, negative for a signal; None while it has none."""
 

@@ -262,7 +262,6 @@ class ChildRunContext:
         self._is_cancelled = False
         self._has_seen = False
         self._cancel: Callable[[], object] | None = None
-        self._concealer = Redactor()
         self.is_over = False
         self.is_detached = False
         """Whether this is a copy in a process that the task has forked: the worker hears none."""
@@ -329,9 +328,12 @@ class ChildRunContext:
         self.say({"say": "write", "level": level, "text": bounded_line(self.hide(text))})
 
     def conceal(self, text: str) -> None:
-        """Never let this text appear in lines, errors or results."""
+        """Never let this text appear in lines, errors or results.
+
+        Waits for the worker's answer. Output goes another way than words, and may arrive earlier.
+        """
         self._concealer.add(text)
-        self.say({"say": "conceal", "text": text})
+        self._ask({"say": "conceal", "text": text})
 
     def hide(self, text: str, *, is_cut: bool = False) -> str:
         """Return a text with secrets left out, so that it may be cut."""

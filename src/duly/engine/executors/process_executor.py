@@ -193,8 +193,6 @@ class _Attempt:
                 bool(live.is_cancelled)  # looked at for the code over there
             case "write":
                 live.write(str(word["level"]), str(word["text"]))
-            case "conceal":
-                live.conceal(str(word["text"]))
             case "ended":
                 self._end = end_from_json(word["end"])
             case other if "id" in word:
@@ -206,6 +204,9 @@ class _Attempt:
         """Do what the code over there waits for."""
         live = self.work.live
         match what:
+            case "conceal":
+                live.conceal(str(word["text"]))
+                return None
             case "save":
                 live.save(str(word["partition"]), str(word["state"]))
                 return None

@@ -1,7 +1,7 @@
 """Log records and secrets of task code: lines of its run, ids on records, redaction.
 
 `Redactor` hides secrets before a caller shortens a text, because half a secret is no longer
-recognised.
+recognised. `masked_output` has it hide them in the standard output and error of this process.
 
 `TaskLogHandler` and `RunLogFilter` find the run that a record belongs to by context, which threads
 and coroutines inherit. Handlers that a program has set up itself work as before.
@@ -12,10 +12,12 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import sys
+import threading
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 from urllib.parse import quote, quote_plus, unquote
 
 from duly.domain.ids import identity_text
@@ -26,7 +28,7 @@ from duly.engine.executors.results import storable
 from duly.telemetry.listeners import current_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from duly.domain.outcomes import End
     from duly.engine.executors.executor import AttemptWork
@@ -40,19 +42,47 @@ _BEGINNING_LENGTH_MIN = 4
 """Shorter beginnings of a secret, before a mark that something is left out, are chance."""
 
 
+OUTPUT_SECRETS_MAX = 1_000
+"""How many secrets a worker's output is searched for: those that were read last."""
+OUTPUT_SECRET_LENGTH_MIN = 4
+"""Shorter secrets are words that occur anywhere in the output of all tasks of a worker."""
+
+
 class Redactor:
     """Knows what must not be seen. Adding and using it is safe from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, length_min: int = 1, secrets_max: int | None = None) -> None:
+        self._length_min = length_min
+        self._secrets_max = secrets_max
+        self._lock = threading.Lock()
+        self._spelt: dict[str, tuple[str, ...]] = {}
+        """Each secret with its spellings, the oldest first."""
         # Replaced as a whole and never changed, so that a reader needs no lock.
         self._texts: tuple[str, ...] = ()
 
     def add(self, text: str) -> None:
         """Hide a text from now on, however it is written: in JSON, quoted, in a URL, in base64."""
-        if text:
-            shapes = {*_spellings(text), *self._texts}
+        with self._lock:
+            if text in self._spelt or len(text) < self._length_min:
+                return
+            spelt = (one for one in _spellings(text) if len(one) >= self._length_min)
+            self._spelt[text] = tuple(spelt)
+            if self._secrets_max is not None and len(self._spelt) > self._secrets_max:
+                del self._spelt[next(iter(self._spelt))]
+            shapes = {one for each in self._spelt.values() for one in each}
             # The longest first: a secret may be a part of another.
             self._texts = tuple(sorted(shapes, key=lambda one: (-len(one), one)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has to be hidden."""
+        return not self._texts
+
+    def hold_back(self, text: str) -> tuple[str, str]:
+        """Hide secrets in a text that goes on; divide it before what may begin another secret."""
+        text = self.hide(text)
+        at = len(text) - self._beginning_length(text)
+        return text[:at], text[at:]
 
     def hide(self, text: str, *, is_cut: bool = False) -> str:
         """Return a text without what must not be seen; of a cut one, without its beginning, too."""
@@ -70,13 +100,18 @@ class Redactor:
     def _without_beginning(self, text: str, length_min: int) -> str:
         """Return a text that ends in the beginning of a secret without that end."""
         stem = text.rstrip("'\"") if length_min > 1 else text
-        longest = 0
+        length = self._beginning_length(stem)
+        return text if length < length_min else stem[:-length] + HIDDEN + text[len(stem) :]
+
+    def _beginning_length(self, text: str) -> int:
+        """Return how many characters at the end of a text are the beginning of a secret."""
+        begins_at = len(text)
         for one in self._texts:
-            for length in range(min(len(one) - 1, len(stem)), max(longest, length_min - 1), -1):
-                if stem.endswith(one[:length]):
-                    longest = length
-                    break
-        return text if not longest else stem[:-longest] + HIDDEN + text[len(stem) :]
+            at = text.find(one[0], max(0, len(text) - len(one) + 1), begins_at)
+            while at >= 0 and not one.startswith(text[at:]):
+                at = text.find(one[0], at + 1, begins_at)
+            begins_at = at if at >= 0 else begins_at
+        return len(text) - begins_at
 
     def hide_in_end(self, end: End) -> End:
         """Return an end whose error and result hold nothing that must not be seen."""
@@ -187,6 +222,88 @@ def task_logging() -> Iterator[None]:
         root.removeHandler(handler)
         if root.level == logging.INFO:
             root.setLevel(level)
+
+
+def output_redactor() -> Redactor:
+    """Return what hides the secrets that a worker has read last."""
+    return Redactor(length_min=OUTPUT_SECRET_LENGTH_MIN, secrets_max=OUTPUT_SECRETS_MAX)
+
+
+class MaskedOutput:
+    """Stands in for standard output or standard error, and hides secrets in what is written.
+
+    What may be the beginning of a secret is kept back until the next write shows whether it is one,
+    so that a secret that is written in parts is recognised. Threads of this process share it, so
+    that also a thread that a task has started can show none.
+    """
+
+    def __init__(self, stream: TextIO, secrets: Redactor) -> None:
+        self.stream = stream
+        self._secrets = secrets
+        self._lock = threading.RLock()  # a signal handler may write, too
+        self._kept_back = ""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text without secrets; return its length, as the stream would."""
+        if self._secrets.is_empty:
+            return self.stream.write(text)
+        with self._lock:
+            shown, self._kept_back = self._secrets.hold_back(self._kept_back + text)
+            self.stream.write(shown)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write all of some texts."""
+        for line in lines:
+            self.write(line)
+
+    def end(self) -> None:
+        """Write what was kept back; nothing follows it."""
+        with self._lock, suppress(OSError, ValueError):  # the stream may be closed
+            kept, self._kept_back = self._kept_back, ""
+            if kept:
+                self.stream.write(self._secrets.hide(kept, is_cut=True))
+
+
+@contextmanager
+def masked_output(secrets: Redactor) -> Iterator[None]:
+    """Hide secrets in standard output and error, and in what loggers write there.
+
+    This is for a process of a worker. It does not reach what bypasses `sys.stdout` and
+    `sys.stderr`: file descriptors, their `buffer`, and other processes.
+    """
+    masks: list[tuple[str, MaskedOutput]] = []
+    changed: list[tuple[logging.StreamHandler[TextIO], TextIO]] = []
+    for name in ("stdout", "stderr"):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is not None:  # there is none without a console
+            masked = MaskedOutput(stream, secrets)
+            handlers = [one for one in _stream_handlers() if one.stream is stream]
+            for handler in handlers:
+                handler.setStream(cast("TextIO", masked))
+            changed += [(handler, stream) for handler in handlers]
+            masks.append((name, masked))
+            setattr(sys, name, masked)
+    try:
+        yield
+    finally:
+        for handler, stream in changed:
+            handler.setStream(stream)
+        for name, masked in masks:
+            masked.end()
+            if getattr(sys, name) is masked:
+                setattr(sys, name, masked.stream)
+
+
+def _stream_handlers() -> list[logging.StreamHandler[TextIO]]:
+    """Return the handlers of all loggers that write to a stream."""
+    root = logging.getLogger()
+    found = [one for one in root.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    handlers = {handler for logger in (root, *found) for handler in logger.handlers}
+    return [one for one in handlers if isinstance(one, logging.StreamHandler)]
 
 
 def ids_of(claimed: ClaimedRun) -> dict[str, str]:

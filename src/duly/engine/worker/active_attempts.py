@@ -151,7 +151,11 @@ class ActiveAttempts:
     def _new_workshop(self, worker: MemberId) -> MembershipContext:
         parts = self._parts
         grounds = RunContextDeps(
-            worker=worker, store=parts.store, clock=parts.clock, store_now=parts.time.now
+            worker=worker,
+            store=parts.store,
+            clock=parts.clock,
+            store_now=parts.time.now,
+            secrets=parts.secrets,
         )
         clock, time = parts.clock.monotonic_us, parts.time.at
         return MembershipContext(parts, grounds, self._told, self._ring, clock, time)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from duly.engine.executors.task_output import output_redactor
 from duly.telemetry import is_heard
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from duly.domain.enums import TaskKind
     from duly.engine.dispatcher.context import Node
     from duly.engine.executors.executor import Executor, Runnable, TaskCatalogue
+    from duly.engine.executors.task_output import Redactor
     from duly.engine.store_clock import StoreTime
     from duly.engine.worker.exchange import BeginClaim, StoreSender
     from duly.engine.worker.settings import WorkerSettings
@@ -63,6 +65,8 @@ class WorkerContext:
     tracing: Tracing | None = None
     """Who is told of spans; None when nobody has asked for them."""
     statistics: WorkerStatistics = field(default_factory=WorkerStatistics)
+    secrets: Redactor = field(default_factory=output_redactor)
+    """What attempts have read: it must not be in the output of this process."""
 
     def runnable(self, task: str) -> Runnable | None:
         """Return a task that we can run: we have its code, and an executor of its kind."""

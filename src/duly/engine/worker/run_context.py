@@ -57,6 +57,8 @@ class RunContextDeps:
     clock: Clock
     store_now: Callable[[], int]
     """The store's clock, as well as the worker knows it."""
+    secrets: Redactor
+    """What the output of this process must not show."""
 
 
 class WorkerRunContext:
@@ -278,7 +280,8 @@ class WorkerRunContext:
         """Tell whoever listens that a line was written; it is stored all the same."""
 
     def conceal(self, text: str) -> None:
-        """Never let this text (a secret's value) appear in lines, errors or results."""
+        """Never let this text (a secret's value) appear in lines, errors, results or output."""
+        self._grounds.secrets.add(text)
         with self._lock:
             if self._concealer is None:
                 self._concealer = Redactor()

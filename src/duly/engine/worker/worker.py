@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.domain.enums import TaskKind
     from duly.engine.executors.executor import Executor, TaskCatalogue
+    from duly.engine.executors.task_output import Redactor
     from duly.engine.worker.context import WorkerStatistics
     from duly.engine.worker.exchange import BeginClaim, StoreSender
     from duly.engine.worker.reporter import Ask
@@ -119,6 +120,11 @@ class Worker:
     def member(self) -> MemberId | None:
         """Our id in the fleet; None while we have none."""
         return self._membership.id
+
+    @property
+    def secrets(self) -> Redactor:
+        """What attempts have read, and the output of this process must not show."""
+        return self._parts.secrets
 
     @property
     def is_over(self) -> bool:
