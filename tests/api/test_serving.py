@@ -278,6 +278,36 @@ def test_any_free_port_is_bound_and_reported(live):
         require_free(BindAddress(port=port))
 
 
+def test_no_other_process_can_share_the_port_of_a_server(live):
+    """Else requests would be answered by either of two servers."""
+    port = httpx.URL(live.url).port
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        with pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+
+
+def test_of_two_servers_that_start_on_one_port_at_once_one_is_refused(app):
+    """The second begins while the first has claimed the port, and does not accept yet."""
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        port = own.getsockname()[1]
+    refused: list[UsageError] = []
+
+    class StartsAnother(Api):
+        def make_ready(self) -> None:
+            second = Server(app, BindAddress(port=port))
+            try:
+                second.run(second.stop)
+            except UsageError as error:
+                refused.append(error)
+
+    first = Server(app, BindAddress(port=port), make=StartsAnother)
+    first.run(first.stop)
+
+    assert ["port"] == [error.field for error in refused]
+
+
 def test_a_port_is_given_or_set_in_the_environment_or_the_default(monkeypatch):
     monkeypatch.setenv("DULY_PORT", "0")
     chosen = [chosen_port(None), chosen_port(1)]

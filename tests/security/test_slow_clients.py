@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
+import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -16,8 +18,8 @@ from duly.store.memory import MemoryStore
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.security.raw_requests import RawAsker
-from tests.security.real_server import Speaker, served, status_of
-from tests.waiting import SkippingLoop, comes_true
+from tests.security.real_server import HOST, Speaker, served, status_of
+from tests.waiting import SkippingLoop, comes_true, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,6 +135,82 @@ def test_so_many_follow_events_and_a_place_is_free_again(app: duly.App, speaker:
         assert 503 == of_another.status(path, STREAM)
         assert 200 == of_another.status()
     assert comes_true(lambda: of_another.status(path, STREAM) == 200)
+
+
+class Flood:
+    """Silent connections, each of which is opened again as soon as the server has ended it."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self.reopened = 0
+        self._port = port
+        self._count = count
+        self._is_over = False
+        self._selector = selectors.DefaultSelector()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr] - all of them are sockets
+        self._selector.close()
+
+    def _run(self) -> None:
+        for _ in range(self._count):
+            self._open()
+        while not self._is_over:
+            for key, _ in self._selector.select(timeout=0.1):
+                self._selector.unregister(key.fileobj)
+                key.fileobj.close()  # type: ignore[union-attr] - it is a socket
+                self._open()
+                self.reopened += 1
+
+    def _open(self) -> None:
+        line = socket.socket()
+        line.setblocking(False)
+        line.connect_ex((HOST, self._port))
+        self._selector.register(line, selectors.EVENT_READ)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/api/v1/status"])
+def test_a_thousand_silent_connections_that_come_again_stop_nothing(app: duly.App, path: str):
+    """They have no token, and one address; the time limit of headers is no help here."""
+    with letting_go(app, after_ms=3_600_000) as speaker, Flood(speaker.port, 1_000) as flood:
+        wait_until("all were ended once", lambda: flood.reopened >= 1_000)
+        before = flood.reopened
+        statuses = [speaker.status(path) for _ in range(10)]
+
+        assert [200] * 10 == statuses
+        wait_until("they come again", lambda: flood.reopened > before)
+
+
+def test_streams_and_requests_have_places_of_their_own(app: duly.App):
+    """As many streams as there may be leave room for requests, and silence does not end them."""
+    settings = ApiSettings(
+        connections_max=8, streams_max=16, streams_of_one_max=16, event_seconds=0.02
+    )
+    with served(app, settings) as speaker, contextlib.ExitStack() as stack:
+        request = speaker.request("/api/v1/events", STREAM)
+        lines = [stack.enter_context(speaker.connected(request)) for _ in range(16)]
+        begun = [status_of(line) for line in lines]
+        flood = stack.enter_context(Flood(speaker.port, 100))
+        wait_until("silent ones were ended", lambda: flood.reopened >= 20)
+
+        assert ([200] * 16, 200) == (begun, speaker.status())
+        app.tokens.create("new", role="viewer")
+        for line in lines:
+            _read_until(line, b"data: ")
+
+
+def _read_until(line: socket.socket, mark: bytes) -> None:
+    while said := line.recv(1 << 16):
+        if mark in said:
+            return
+    raise AssertionError("the server has hung up")
 
 
 def test_who_hangs_up_before_the_first_word_leaves_their_place(clock):

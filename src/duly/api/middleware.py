@@ -87,6 +87,12 @@ def caller_address(request: Request, proxies: Sequence[Network]) -> str | None:
     return str(peer)
 
 
+def is_proxy(address: str, proxies: Sequence[Network]) -> bool:
+    """Say whether an address is that of a trusted proxy, which stands for many callers."""
+    found = _read_address(address)
+    return found is not None and _is_one_of(found, proxies)
+
+
 def _hops(values: Sequence[str]) -> Iterable[str]:
     """Return what proxies have written, the last of them first."""
     written = ",".join(values[-HOPS_MAX:])
@@ -255,6 +261,11 @@ class ApiSettings:
     """How long a body may take to arrive: a connection that drips holds nothing for long."""
     answer_seconds_max: float = 30
     """How long an answer may take; whoever waits longer has gone."""
+    connections_max: int = 512
+    """How many may be open beside those that follow events, before silent ones are ended."""
+    connections_of_one_max: int = 128
+    """How many one address may have open before its silent ones are ended; a trusted proxy stands
+    for many."""
     threads_max: int = 16
     """How many requests are carried out at once; the store has few connections."""
     requests_per_second: int = 100

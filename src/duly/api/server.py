@@ -1,7 +1,8 @@
 """Runs the HTTP server in this process: listen addresses, TLS, start and end.
 
 `Server` uses granian's embedded server: one event loop, with requests carried out in threads beside
-it. A fleet runs several processes of `duly server` behind a proxy.
+it. It listens on a socket of its own, which no other process can share, and lends it to granian. A
+fleet runs several processes of `duly server` behind a proxy.
 """
 
 from __future__ import annotations
@@ -9,22 +10,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import socket
+import sys
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duly.api.app import Api
-from duly.api.middleware import LOOPBACK, ApiSettings, read_proxies
+from duly.api.connections import PASS_SECONDS, ConnectionGuard, ConnectionLimits
+from duly.api.middleware import LOOPBACK, ApiSettings, is_proxy, read_proxies
 from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from starlette.types import Receive, Scope, Send
+    from granian.server.embed import Server as GranianServer
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from duly.app import App
 
@@ -143,7 +149,8 @@ STOP_SECONDS = 5
 """How long requests may go on once it is to stop."""
 READY_SECONDS_MAX = 1.0
 """How long a beginning may wait for what the first who ask would wait for."""
-TRIED_SECONDS = 0.02
+BACKLOG = 1_024
+"""How many connections may wait to be accepted."""
 HEADER_MILLISECONDS = 10_000
 HEADERS_BYTES_MAX = 64 * 1024
 _LOGGER = logging.getLogger("duly.api")
@@ -182,7 +189,8 @@ class Server:
         make: Callable[[App, ApiSettings], ServerAddress] = Api,
     ) -> None:
         self._listening = listening
-        self._api = make(app, listening.settings(settings))
+        self._settings = listening.settings(settings)
+        self._api = make(app, self._settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_ready = asyncio.Event()
         self._stopped = False
@@ -196,8 +204,9 @@ class Server:
 
     def run(self, on_ready: Callable[[], None] | None = None) -> None:
         """Serve until `stop` is called, from a signal handler or another thread."""
-        with _reserved(self._listening) as self._listening:
-            asyncio.run(self._serve(on_ready))
+        with _listener(self._listening) as own:
+            self._listening = replace(self._listening, port=own.getsockname()[1])
+            asyncio.run(self._serve(own, on_ready))
         # Also of those who were told long ago that it took too long.
         self.is_cut_short = self.is_cut_short or self._api.is_at_work
 
@@ -208,34 +217,25 @@ class Server:
             with suppress(RuntimeError):  # it has ended by itself
                 self._loop.call_soon_threadsafe(self._end)
 
-    async def _serve(self, on_ready: Callable[[], None] | None) -> None:
-        # A program that only asks has no need of a server's library.
-        from granian.constants import HTTPModes, Interfaces
-        from granian.http import HTTP1Settings
-        from granian.server.embed import Server
-
-        listening = self._listening
+    async def _serve(self, own: socket.socket, on_ready: Callable[[], None] | None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._server = Server(
+        places = _places(self._settings)
+        guard = ConnectionGuard(
             self._api,
-            address=listening.host,
-            port=listening.port,
-            interface=Interfaces.ASGI,
-            # With both versions on one port, whoever says nothing is waited for without an end.
-            http=HTTPModes.http1,
-            http1_settings=HTTP1Settings(
-                header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADERS_BYTES_MAX
+            self._listening.port,
+            ConnectionLimits(
+                total=places - places // 4,  # the rest is for those that come meanwhile
+                of_one=min(self._settings.connections_of_one_max, places // 2),
+                is_shared=partial(is_proxy, proxies=self._settings.proxies),
             ),
-            websockets=False,
-            log_enabled=False,
-            ssl_cert=listening.tls_cert,
-            ssl_key=listening.tls_key,
         )
-        self._server.workers_kill_timeout = STOP_SECONDS
+        self._server = _granian(guard, own, self._listening, places)
         await self._get_ready(self._loop)
         if self._stopped:
             return
-        telling = asyncio.ensure_future(self._tell_ready(on_ready))
+        _end_silent_later(self._loop, guard)
+        # A client that connects from now on waits in the backlog for the moment that is left.
+        telling = asyncio.ensure_future(asyncio.to_thread(on_ready or _say_nothing))
         try:
             await self._server.serve()
         except TimeoutError:
@@ -264,21 +264,6 @@ class Server:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_ready.wait(), READY_SECONDS_MAX)
 
-    async def _tell_ready(self, on_ready: Callable[[], None] | None) -> None:
-        """Say that it can be reached, once it can: the server itself says so a little early."""
-        while on_ready is not None:
-            try:
-                _, writer = await asyncio.open_connection(
-                    self._listening.host, self._listening.port
-                )
-            except OSError:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.Event().wait(), TRIED_SECONDS)
-                continue
-            writer.close()
-            await asyncio.to_thread(on_ready)
-            return
-
     def _end(self) -> None:
         self._is_ready.set()
         self._api.end_streams()
@@ -291,31 +276,84 @@ def _pass_over(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
         loop.default_exception_handler(context)
 
 
+def _say_nothing() -> None:
+    """Stand in for a caller that need not know when the server can be reached."""
+
+
+def _end_silent_later(loop: asyncio.AbstractEventLoop, guard: ConnectionGuard) -> None:
+    """Have silent connections ended, again and again, for as long as the loop runs."""
+
+    def end() -> None:
+        try:
+            guard.end_silent()
+        finally:
+            loop.call_later(PASS_SECONDS, end)
+
+    loop.call_later(PASS_SECONDS, end)
+
+
+def _places(settings: ApiSettings) -> int:
+    """Return how many connections are accepted: of requests and streams, as descriptors allow."""
+    wanted = settings.connections_max + settings.streams_max
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if allowed == resource.RLIM_INFINITY else min(wanted, allowed // 2)
+
+
+def _granian(
+    application: ASGIApp, own: socket.socket, listening: BindAddress, places: int
+) -> GranianServer:
+    """Return the library's server, which accepts connections from our socket."""
+    # A program that only asks has no need of a server's library.
+    from granian.constants import HTTPModes, Interfaces
+    from granian.http import HTTP1Settings
+    from granian.net import SocketHolder
+    from granian.server.embed import Server as GranianServer
+
+    class LentSocketServer(GranianServer):
+        """Takes a socket that listens, where the library's own would share its port."""
+
+        def _init_shared_socket(self) -> None:
+            is_unix, length = False, ()
+            if sys.platform.startswith(("linux", "freebsd")):
+                length = (BACKLOG,)
+            self._shd = SocketHolder(own.detach(), is_unix, *length)
+
+    server = LentSocketServer(
+        application,
+        address=listening.host,
+        port=listening.port,
+        interface=Interfaces.ASGI,
+        # With both versions on one port, a connection that says nothing is waited for for ever.
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(
+            header_read_timeout=HEADER_MILLISECONDS, max_buffer_size=HEADERS_BYTES_MAX
+        ),
+        backpressure=places,
+        websockets=False,
+        log_enabled=False,
+        ssl_cert=listening.tls_cert,
+        ssl_key=listening.tls_key,
+    )
+    server.workers_kill_timeout = STOP_SECONDS
+    return server
+
+
 def require_free(listening: BindAddress) -> None:
     """Refuse an address that can't be listened on, by a sentence and not in the middle."""
-    with _bound(listening, socket.SO_REUSEADDR):
+    with _listener(listening):
         pass
 
 
 @contextmanager
-def _reserved(listening: BindAddress) -> Iterator[BindAddress]:
-    """Lend where to listen: a free port is kept free for the server until it has ended."""
-    if listening.port:
-        require_free(listening)
-        yield listening
-        return
-    # The server's library shares ports; a socket that does not listen takes no connection from it.
-    with _bound(listening, socket.SO_REUSEPORT) as own:
-        yield replace(listening, port=own.getsockname()[1])
-
-
-@contextmanager
-def _bound(listening: BindAddress, option: int) -> Iterator[socket.socket]:
+def _listener(listening: BindAddress) -> Iterator[socket.socket]:
+    """Lend a socket that listens, and that no other process can share (no SO_REUSEPORT)."""
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as own:
-        own.setsockopt(socket.SOL_SOCKET, option, 1)
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             own.bind((listening.host, listening.port))
+            own.listen(BACKLOG)
         except OSError as error:
             problem = f"can't be listened on ({error.strerror})"
             place = f"{listening.host}:{listening.port}"
