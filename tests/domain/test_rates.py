@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.domain.limits import SLACK_US, Rate, RateState, read_rate, spread_turns, take_turn
+from duly.domain.limits import Rate, RateState, read_rate, spread_turns, take_turn
 from duly.errors import UsageError
 from tests.each_row import each_row
 
@@ -104,6 +104,32 @@ RATES = st.builds(
     st.integers(1, 60).map(lambda one: one * SECOND),
     st.integers(1, 20),
 )
+
+
+@each_row("rate", ["2/s burst 1", "10/s burst 1", "10/s burst 3", "1000/s burst 1", "1/m burst 5"])
+def test_of_those_that_are_late_together_no_more_than_the_burst_begin_at_once(rate: str):
+    read = read_rate("rate", rate)
+    turns, pace = come(read, RateState(), NOW, read.burst + 20)
+    now, begun = NOW + 3600 * SECOND, 0
+
+    for given_at in turns[read.burst :]:
+        turn = take_turn([(read, pace)], given_at, now)
+        (pace,) = turn.paces
+        begun += turn.at <= now
+
+    assert begun == read.burst
+
+
+@each_row("rate", ["2/s burst 1", "10/s burst 1"])
+def test_one_that_comes_a_little_late_at_its_turn_does_not_shift_the_next(rate: str):
+    read = read_rate("rate", rate)
+    turns, pace = come(read, RateState(), NOW, 4)
+    late_us = read.every_us // 4
+
+    for given_at, after_us in zip(turns[1:], (late_us, 0, late_us), strict=True):
+        turn = take_turn([(read, pace)], given_at, given_at + after_us)
+        (pace,) = turn.paces
+        assert turn.at == given_at + after_us
 GAPS = st.lists(
     st.tuples(st.integers(0, 5 * SECOND), st.integers(0, 8), st.booleans()), max_size=20
 )
@@ -134,7 +160,7 @@ def test_no_while_holds_more_than_the_rate_and_its_burst(
 
     for first, start in enumerate(begun):
         for last in range(first, len(begun)):
-            allowed = rate.burst + (begun[last] - start + SLACK_US) // rate.every_us
+            allowed = rate.burst + (begun[last] - start + min(rate.every_us // 2, SECOND)) // rate.every_us
             assert last - first + 1 <= allowed
 
 

@@ -26,7 +26,8 @@ PAUSE_MAX_US = 5 * MINUTE
 LOOK_US = SECOND
 PROBE_US = MINUTE
 BACK_US = SECOND // 200
-SLACK_US = SECOND
+SLACK_SHARE = 2
+"""One that is late by half of an interval does not shift the next, up to a second."""
 
 
 @dataclass(eq=False, slots=True)
@@ -122,9 +123,10 @@ class RateNote:
     def has_room(self, now: int) -> bool:
         """Say whether one more keeps to it: the burst, and one for each share of any while."""
         every_us = -(-self.rate.period_us // self.rate.times)
+        slack_us = min(SECOND, every_us // SLACK_SHARE)
         count = len(self.began)
         return all(
-            count - number + 1 <= self.rate.burst + (now - at + SLACK_US) // every_us
+            count - number + 1 <= self.rate.burst + (now - at + slack_us) // every_us
             for number, at in enumerate(self.began)
         )
 

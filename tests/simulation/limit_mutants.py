@@ -19,6 +19,7 @@ from duly.store import admission as shared
 from duly.store.memory import admission, ending, limiting, reaping
 from duly.store.memory.admission import MemoryAdmission
 from tests.simulation.mutants import patched
+from tests.simulation.recipe import SECOND
 from tests.simulation.simulation import Mutant
 
 if TYPE_CHECKING:
@@ -141,6 +142,10 @@ def _one_more(rate, even_at, now, slack_us=0):
     return max(now, even_at - rate.burst * rate.every_us - slack_us)
 
 
+def _slack_of_a_second(self):
+    return SECOND
+
+
 def _turn_forgotten(asked, given_at, now):
     return limits.take_turn(asked, None, now)
 
@@ -217,6 +222,10 @@ LIMIT_MUTANTS = (
         patch=patched(shared.Admission, "_unbegun", _all_unbegun),
     ),
     Mutant("one more than the burst", patch=patched(limits, "_earliest", _one_more)),
+    Mutant(
+        "a second of slack, whatever the rate",
+        patch=patched(limits.Rate, "slack_us", property(_slack_of_a_second)),
+    ),
     Mutant("a turn is forgotten", patch=patched(domain_admission, "take_turn", _turn_forgotten)),
     Mutant("a turn is used twice", patch=patched(limits, "_begun", _turn_used_twice)),
     Mutant("waiting uses up an attempt", patch=patched(admission, "put_off_tries", _attempt_used)),

@@ -191,7 +191,7 @@ def _limit(scope: str, draws: random.Random) -> Limit:
     is_task = scope.startswith("task:")
     return Limit(
         running=draws.choice((None, 1, 2, 4)),
-        rate=draws.choice((None, Rate(12, 60 * SECOND, 1), Rate(20, 60 * SECOND, 3))),
+        rate=draws.choice((None, Rate(4, SECOND, 1), Rate(20, 60 * SECOND, 3))),
         running_by=draws.choice(((), (("n", 1),))) if is_task else (),
     )
 

@@ -31,8 +31,7 @@ COUNT_MAX = 1_000_000
 BURST_MAX = 100_000
 EVERY_MAX_US = DAY * SECOND_US
 LENGTH_MAX = 50
-SLACK_US = SECOND_US
-"""How late one may come at its turn and begin beside the next: workers take runs in batches."""
+SLACK_MAX_US = SECOND_US
 _RATE = re.compile(r"([0-9]{1,7}) ?/ ?([0-9]{1,5})? ?(ms|s|m|h|d)(?: burst ([0-9]{1,6}))?")
 
 
@@ -47,6 +46,15 @@ class Rate(NamedTuple):
     def every_us(self) -> int:
         """How far apart they lie when they come evenly."""
         return -(-self.period_us // self.times)
+
+    @property
+    def slack_us(self) -> int:
+        """How late a run may begin without shifting the next: less than one interval.
+
+        Workers take runs a little after their turns. With a whole interval of slack, one more than
+        the burst would begin at once.
+        """
+        return min(self.every_us // 2, SLACK_MAX_US)
 
     @property
     def text(self) -> str:
@@ -99,9 +107,9 @@ def take_turn(rates: Sequence[tuple[Rate, RateState]], given_at: int | None, now
     """Give a turn, at all of its rates, to one that comes; `given_at` was its turn if it had one.
 
     It begins if that is not later than now. In any while there begin no more than the burst and one
-    for each share of the while and of SLACK_US.
+    for each share of the while and of the rate's slack.
     """
-    begins_at = max(_earliest(rate, pace.begun_at, now, SLACK_US) for rate, pace in rates)
+    begins_at = max(_earliest(rate, pace.begun_at, now, rate.slack_us) for rate, pace in rates)
     if given_at is None:
         promised_at = max(_earliest(rate, pace.promised_at, now) for rate, pace in rates)
         at = max(promised_at, begins_at)
