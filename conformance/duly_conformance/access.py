@@ -265,7 +265,9 @@ class Sessions:
         missing = TokenId(bytes(16))
         begin(store, token_id=missing if end == "forgotten" else token.id)
         if end != "forgotten":
-            assert store.find_session(SECRET) is not None
+            found = store.find_session(SECRET)
+            assert found is not None
+            assert token.id == found.principal.token_id == found.principal.counted_as
         if end == "revoked":
             revoke(store, token)
         if end == "expired":

@@ -277,6 +277,22 @@ def test_whoever_asks_too_often_waits(app, asking, clock):
     assert [200, 200, 429] == later
 
 
+def test_sessions_of_one_token_ask_as_often_as_the_token_and_not_more(app, clock):
+    api = Api(app, ApiSettings(requests_per_second=2, requests_burst_max=3), clock=clock)
+    token = token_for(app)
+    shown = {"token": token["Authorization"].removeprefix("Bearer ")}
+    with Asker(api, {}) as asker:
+        begun = [asker.post("/session", json=shown).headers["set-cookie"] for _ in range(4)]
+    credentials = [{"Cookie": one.partition(";")[0]} for one in begun] + [token]
+    answers = []
+    for headers in credentials:
+        with Asker(api, headers) as asker:
+            answers.append(asker.get("/status").status_code)
+
+    assert 4 == len(set(begun))
+    assert [200, 200, 200, 429, 429] == answers
+
+
 class Stuck:
     """Somebody at the door who says nothing, or what is nobody's business."""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HALF = b"POST /api/v1/schedules HTTP/1.1\r\nHost: localhost\r\nX-Drips: a"
 STREAM = "Accept: text/event-stream"
+END_OF_CHUNKS = b"0\r\n\r\n"
 SETTINGS = ApiSettings(body_seconds_max=0.2, streams_max=3, streams_of_one_max=2, threads_max=4)
 
 
@@ -135,6 +136,28 @@ def test_so_many_follow_events_and_a_place_is_free_again(app: duly.App, speaker:
         assert 503 == of_another.status(path, STREAM)
         assert 200 == of_another.status()
     assert comes_true(lambda: of_another.status(path, STREAM) == 200)
+
+
+def test_a_tenant_without_a_stream_takes_one_of_the_tenant_that_has_all(app: duly.App):
+    """The client that loses it sees its stream end, and goes on later from the last event."""
+    settings = ApiSettings(streams_max=3, streams_of_one_max=3, event_seconds=0.02)
+    path = "/api/v1/events"
+    with served(app, settings) as everywhere, contextlib.ExitStack() as stack:
+
+        def speaker(tenant: str) -> Speaker:
+            made = app.tokens.create("ada", role="viewer", tenant=tenant)
+            return Speaker(everywhere.port, made.text)
+
+        def following(one: Speaker) -> socket.socket:
+            line = stack.enter_context(one.connected(one.request(path, STREAM)))
+            assert 200 == status_of(line)
+            return line
+
+        greedy = speaker("greedy")
+        lines = [following(greedy) for _ in range(3)]
+        following(speaker("modest"))
+        assert 503 == speaker("greedy").status(path, STREAM)
+        _read_until(lines[-1], END_OF_CHUNKS)
 
 
 class Flood:

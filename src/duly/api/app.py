@@ -295,7 +295,7 @@ class Api:
             return await self._stream(received, request)
         order = _order_of(route, received, raw, request)
         do = _do if self._app.traces.tracing is None else _do_heard
-        answered = await front.in_thread(do, route, received, order)
+        answered = await front.in_thread(do, route, received, order, principal=known)
         return Response(answered.body, status_code=answered.status, headers=dict(answered.headers))
 
     def _acting(self, request: Request, principal: Principal) -> App:
@@ -305,10 +305,12 @@ class Api:
     async def _stream(self, received: ApiRequest, request: Request) -> Response:
         """Answer with events as they happen, for as long as whoever asks may see them."""
         front = self.front
-        first = (await front.in_thread(follow_events, received)).value
+        first = await front.in_thread(follow_events, received, principal=received.known)
         recheck = partial(front.door_for(request).who, request.method, request.headers)
         is_of_all: bool = received.query.all_tenants
-        watching = EventSubscription(received.app, received.principal, first, recheck, is_of_all)
+        watching = EventSubscription(
+            received.app, received.principal, first.value, recheck, is_of_all
+        )
         return front.stream(watching)
 
     async def _metrics(self, request: Request) -> Response:
@@ -321,7 +323,8 @@ class Api:
                 "use a token of every tenant: duly token create NAME --role viewer --tenant '*'"
             )
             raise Forbidden("metrics", "is not for a token of one tenant", remedy)
-        measured = await self.front.in_thread(measure, self._acting(request, known))
+        acting = self._acting(request, known)
+        measured = await self.front.in_thread(measure, acting, principal=known)
         return Response(measured.text().encode(), media_type=METRICS)
 
     async def _health(self, which: str) -> Response:

@@ -9,12 +9,16 @@ read.
 stop a thread in the middle, and is counted. When as many such threads run as the server may use,
 the store or a handler hangs, and another request would only wait with the others: `Threads` refuses
 it at once with 503. A request that was given up before its thread began is not begun.
+
+Tenants share streams and threads. A thread that becomes free goes to the tenant that uses the
+fewest. When all streams are taken, a tenant with far fewer than another gets one of the other's.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from duly.api.middleware import ApiSettings
     from duly.api.route import ApiRequest
     from duly.client.audit import EventPage
+    from duly.domain.auth import Principal
 
 
 LAST_HEADER = "last-event-id"
@@ -50,6 +55,17 @@ class EventStream:
     """What there was when they came."""
     after: Callable[[int], Awaitable[EventPage]]
     """Returns what came after a number, while they may still see it."""
+    place: StreamPlace
+
+
+@dataclass(slots=True, eq=False)
+class StreamPlace:
+    """A place among those that follow events."""
+
+    counted_as: bytes
+    tenant: str
+    is_lost: bool = False
+    """Whether another tenant, which had less than its share, has taken it."""
 
 
 class Streams:
@@ -57,26 +73,38 @@ class Streams:
 
     def __init__(self, settings: ApiSettings) -> None:
         self._settings = settings
-        self._open: Counter[bytes] = Counter()
-        """By who follows."""
+        self._open: dict[StreamPlace, None] = {}
+        """The places that are taken, the oldest first."""
         self._ended: anyio.Event | None = None
         self._is_over = False
 
-    def enter(self, principal: bytes) -> None:
-        """Count somebody in; refuse one too many, of all and of one principal's own."""
-        if self._open.total() >= self._settings.streams_max:
-            problem = f"{self._open.total()} follow events already"
-            raise api_error(503, "too-many-streams", problem, "try again later", Retry_After="5")
-        if self._open[principal] >= self._settings.streams_of_one_max:
-            problem = f"{self._open[principal]} of yours follow events already"
+    def enter(self, principal: Principal) -> StreamPlace:
+        """Take a place; refuse one too many, of one token, or of all while none must give way."""
+        own = StreamPlace(principal.counted_as, principal.tenant)
+        count = sum(one.counted_as == own.counted_as for one in self._open)
+        if count >= self._settings.streams_of_one_max:
+            problem = f"{count} of yours follow events already"
             raise api_error(429, "too-many-streams", problem, "close one of them", Retry_After="5")
-        self._open[principal] += 1
+        if len(self._open) >= self._settings.streams_max and not self._make_room(own.tenant):
+            problem = f"{len(self._open)} follow events already"
+            raise api_error(503, "too-many-streams", problem, "try again later", Retry_After="5")
+        self._open[own] = None
+        return own
 
-    def leave(self, principal: bytes) -> None:
-        """Count somebody out."""
-        self._open[principal] -= 1
-        if not self._open[principal]:
-            del self._open[principal]
+    def leave(self, place: StreamPlace) -> None:
+        """Give a place back, unless it was lost."""
+        self._open.pop(place, None)
+
+    def _make_room(self, tenant: str) -> bool:
+        """Take the newest place of the tenant that has the most, if this one has far fewer."""
+        counts = Counter(one.tenant for one in self._open)
+        largest = max(counts, key=lambda one: counts[one])
+        if counts[largest] <= counts[tenant] + 1:
+            return False
+        lost = next(one for one in reversed(self._open) if one.tenant == largest)
+        lost.is_lost = True
+        del self._open[lost]
+        return True
 
     def end(self) -> None:
         """Let all of them go: the server stops. Also whoever looks just now, and rests after it."""
@@ -98,22 +126,22 @@ class Streams:
                     silence = 0.0
                     yield _mark(page.through)
                 if len(page.items) < PAGE:
-                    if await self.rest():
+                    if await self.rest(follower.place):
                         return
                     silence += self._settings.event_seconds
                 page = await follower.after(page.through)
         except (Unauthenticated, StoreError):
             return  # it comes again with its last number, and is told why there
 
-    async def rest(self) -> bool:
-        """Let a while pass; say whether the server stops meanwhile."""
-        if self._is_over:
+    async def rest(self, place: StreamPlace) -> bool:
+        """Let a while pass; say whether the server stops meanwhile, or the place is lost."""
+        if self._is_over or place.is_lost:
             return True
         if self._ended is None:
             self._ended = anyio.Event()
         with anyio.move_on_after(self._settings.event_seconds):
             await self._ended.wait()
-        return self._ended.is_set()
+        return self._ended.is_set() or place.is_lost
 
 
 class EventResponse(StreamingResponse):
@@ -164,12 +192,68 @@ def _mark(through: int) -> bytes:
 T = TypeVar("T")
 
 
+class FairPlaces:
+    """A bounded number of places; a free one goes to the waiting tenant that holds the fewest."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._held: Counter[str] = Counter()
+        self._waiting: dict[str, deque[anyio.Event]] = {}
+        """By tenant, in order of arrival; the tenant that was served last comes last."""
+
+    @asynccontextmanager
+    async def lent(self, tenant: str) -> AsyncIterator[None]:
+        """Lend a place for the length of a block."""
+        if self._free:
+            self._free -= 1
+            self._held[tenant] += 1
+        else:
+            await self._wait(tenant)
+        try:
+            yield
+        finally:
+            self._give_back(tenant)
+
+    async def _wait(self, tenant: str) -> None:
+        turn = anyio.Event()
+        self._waiting.setdefault(tenant, deque()).append(turn)
+        try:
+            await turn.wait()
+        except BaseException:
+            if turn.is_set():
+                self._give_back(tenant)
+            else:
+                self._forget(tenant, turn)
+            raise
+
+    def _give_back(self, tenant: str) -> None:
+        self._held[tenant] -= 1
+        if not self._held[tenant]:
+            del self._held[tenant]
+        if not self._waiting:
+            self._free += 1
+            return
+        chosen = min(self._waiting, key=lambda one: self._held[one])
+        turns = self._waiting.pop(chosen)
+        self._held[chosen] += 1
+        turns.popleft().set()
+        if turns:
+            self._waiting[chosen] = turns
+
+    def _forget(self, tenant: str, turn: anyio.Event) -> None:
+        turns = self._waiting[tenant]
+        turns.remove(turn)
+        if not turns:
+            del self._waiting[tenant]
+
+
 class Threads:
     """All threads of one server."""
 
     def __init__(self, settings: ApiSettings) -> None:
         self._settings = settings
         self._limiter = anyio.CapacityLimiter(settings.threads_max)
+        self._places = FairPlaces(settings.threads_max)
         self._lock = threading.Lock()
         self._stuck = 0
         """How many go on though nobody waits for them."""
@@ -179,7 +263,7 @@ class Threads:
         """Whether some go on though nobody waits for them."""
         return self._stuck > 0
 
-    async def run(self, function: Callable[[], T]) -> T:
+    async def run(self, function: Callable[[], T], tenant: str) -> T:
         """Carry something out that may block; refuse it when it takes too long, or can't begin."""
         if self._stuck >= self._settings.threads_max:
             problem = "all that was asked before is still being carried out"
@@ -187,9 +271,10 @@ class Threads:
         errand = _WorkItem(self, function)
         try:
             with anyio.move_on_after(self._settings.answer_seconds_max):
-                return await anyio.to_thread.run_sync(
-                    errand.run, abandon_on_cancel=True, limiter=self._limiter
-                )
+                async with self._places.lent(tenant):
+                    return await anyio.to_thread.run_sync(
+                        errand.run, abandon_on_cancel=True, limiter=self._limiter
+                    )
         finally:
             errand.give_up()
         problem = "it took too long, and it is not known whether it was carried out"

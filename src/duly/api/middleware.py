@@ -269,13 +269,14 @@ class ApiSettings:
     threads_max: int = 16
     """How many requests are carried out at once; the store has few connections."""
     requests_per_second: int = 100
-    """Of one principal, on the average."""
+    """Of one token with its sessions, on the average."""
     requests_burst_max: int = 400
-    """How many of one principal may come at once after a pause."""
+    """How many of them may come at once after a pause."""
     streams_max: int = 100
     """How many may follow events at once."""
     streams_of_one_max: int = 20
-    """How many of them one principal may be: nobody takes the places of all."""
+    """How many of them one token may have, with its sessions. When all are taken, a tenant takes
+    one of the tenant that has the most."""
     heartbeat_seconds: float = 15
     """How long a stream of events may say nothing: proxies cut what is silent."""
     event_seconds: float = 1
@@ -334,7 +335,7 @@ class Middleware:
 
     def admit(self, principal: Principal, scope: str) -> None:
         """Refuse whoever asks too often, or may not do this."""
-        self._pace.require(principal.id)
+        self._pace.require(principal.counted_as)
         principal.require(Scope(scope))
 
     def door_for(self, request: Request) -> Authenticator:
@@ -352,23 +353,29 @@ class Middleware:
             is_confined=not principal.is_everywhere,
         )
 
-    async def in_thread(self, function: Callable[..., T], *args: object) -> T:
-        """Carry something out that may block, in one of the bounded number of threads."""
-        return await self._threads.run(partial(function, *args))
+    async def in_thread(
+        self, function: Callable[..., T], *args: object, principal: Principal | None = None
+    ) -> T:
+        """Carry something out that may block, in one of the bounded number of threads.
+
+        Tenants share the threads. What is done before a caller is known counts as one more.
+        """
+        tenant = "" if principal is None else principal.tenant
+        return await self._threads.run(partial(function, *args), tenant)
 
     def stream(self, watching: EventSubscription) -> Response:
         """Answer with events as they happen, for as long as whoever asks may see them."""
-        principal = watching.principal.id
-        self.streams.enter(principal)
+        in_thread = partial(self.in_thread, principal=watching.principal)
+        place = self.streams.enter(watching.principal)
 
         async def after(number: int) -> EventPage:
             # A token that is revoked opens nothing a second later, not even what it had opened.
-            await self.in_thread(watching.recheck)
+            await in_thread(watching.recheck)
             look = partial(watching.app.events.after, all_tenants=watching.is_of_all)
-            return await self.in_thread(partial(look, number, limit=PAGE))
+            return await in_thread(partial(look, number, limit=PAGE))
 
-        told = self.streams.follow(EventStream(first=watching.first, after=after))
-        return EventResponse(told, partial(self.streams.leave, principal))
+        told = self.streams.follow(EventStream(first=watching.first, after=after, place=place))
+        return EventResponse(told, partial(self.streams.leave, place))
 
 
 async def read_raw(request: Request, settings: ApiSettings) -> bytes:

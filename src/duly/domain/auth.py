@@ -102,11 +102,18 @@ class Principal:
     kind: PrincipalKind
     id: bytes
     """Of the token, or of the session."""
+    token_id: bytes | None = None
+    """Of the token with which a session was begun."""
 
     @property
     def scopes(self) -> frozenset[Scope]:
         """What it may do."""
         return SCOPES_BY_ROLE[self.role]
+
+    @property
+    def counted_as(self) -> bytes:
+        """By what its requests and streams are counted: sessions of a token count as the token."""
+        return self.token_id or self.id
 
     @property
     def credential(self) -> str:

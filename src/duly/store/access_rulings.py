@@ -69,6 +69,7 @@ def new_session(command: AddSession, now: int) -> SessionRecord:
             role=command.role,
             kind=PrincipalKind.SESSION,
             id=command.id,
+            token_id=command.token_id,
         ),
         created_at=now,
         expires_at=now + command.lifetime_us,
@@ -181,9 +182,14 @@ def token_record(row: Sequence[Any]) -> TokenRecord:
 def session_record(row: Sequence[Any]) -> SessionRecord:
     """Return a session from its row."""
     principal = Principal(
-        id=row[0], tenant=row[1], name=row[2], role=Role(row[3]), kind=PrincipalKind.SESSION
+        id=row[0],
+        tenant=row[1],
+        name=row[2],
+        role=Role(row[3]),
+        kind=PrincipalKind.SESSION,
+        token_id=row[4],
     )
-    return SessionRecord(principal=principal, created_at=row[4], expires_at=row[5])
+    return SessionRecord(principal=principal, created_at=row[5], expires_at=row[6])
 
 
 def frozen_record(row: Sequence[Any]) -> StoredSelection:

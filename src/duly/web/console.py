@@ -269,7 +269,9 @@ class Console:
             check_csrf(request.method, {CSRF_HEADER: token}, secret)
             _check_tenant(visit.visitor, given.pop("within", [""])[-1])
             form = None if page.form is None else read_fields(page.form, given)
-        return await self._front.in_thread(self._carry_out, visit, page, named, form)
+        return await self._front.in_thread(
+            self._carry_out, visit, page, named, form, principal=principal
+        )
 
     def _visit(self, request: Request, principal: Principal, secret: str) -> ConsoleSession:
         pairs = read_pairs(request.scope.get("query_string", b""))

@@ -43,7 +43,7 @@ from duly.web.formatting import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from importlib.resources.abc import Traversable
 
     from starlette.requests import Request
@@ -251,28 +251,34 @@ class UpdateStream:
     async def answer(self, app: App, principal: Principal, request: Request) -> Response:
         """Tell of changes for as long as somebody has the page open and may see it."""
         recheck = partial(self._front.door_for(request).visitor, request.headers)
-        self._front.streams.enter(principal.id)
-        leave = partial(self._front.streams.leave, principal.id)
+        place = self._front.streams.enter(principal)
+        leave = partial(self._front.streams.leave, place)
         look = partial(self.mark, app, is_everywhere=principal.is_everywhere)
-        return EventResponse(self._told(look, recheck), leave)
+        in_thread = partial(self._front.in_thread, principal=principal)
+        rest = partial(self._front.streams.rest, place)
+        told = self._told(partial(in_thread, look), partial(in_thread, recheck), rest)
+        return EventResponse(told, leave)
 
     async def _told(
-        self, look: Callable[[], str], recheck: Callable[[], object]
+        self,
+        look: Callable[[], Awaitable[str]],
+        recheck: Callable[[], Awaitable[object]],
+        rest: Callable[[], Awaitable[bool]],
     ) -> AsyncIterator[bytes]:
-        front, last, silence = self._front, "", 0.0
+        settings, last, silence = self._front.settings, "", 0.0
         try:
             while True:
-                mark = await front.in_thread(look)
+                mark = await look()
                 if mark != last:
                     yield f"data: {mark}\n\n".encode()
                     last, silence = mark, 0.0
-                elif silence >= front.settings.heartbeat_seconds:
+                elif silence >= settings.heartbeat_seconds:
                     yield b": \n\n"
                     silence = 0.0
-                if await front.streams.rest():
+                if await rest():
                     return
-                silence += front.settings.event_seconds
-                await front.in_thread(recheck)
+                silence += settings.event_seconds
+                await recheck()
         except (Unauthenticated, StoreError):
             return  # it comes again, and is told why there
 

@@ -75,7 +75,8 @@ SELECT 1 FROM duly.tokens
 WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > duly.now_us()) LIMIT 1"""
 
 _SESSION = """
-SELECT uuid_send(s.id), s.tenant, s.name, s.role, s.created_at, s.expires_at
+SELECT uuid_send(s.id), s.tenant, s.name, s.role, uuid_send(s.token_id), s.created_at,
+    s.expires_at
 FROM duly.sessions s"""
 INSERT_SESSION = """
 INSERT INTO duly.sessions (hash, id, tenant, name, role, token_id, created_at, expires_at)
@@ -87,7 +88,7 @@ WHERE s.hash = $1::bytea AND s.expires_at > duly.now_us()
         AND (t.expires_at IS NULL OR t.expires_at > duly.now_us())))"""
 END_SESSION = """
 DELETE FROM duly.sessions WHERE hash = $1::bytea
-RETURNING uuid_send(id), tenant, name, role, created_at, expires_at"""
+RETURNING uuid_send(id), tenant, name, role, uuid_send(token_id), created_at, expires_at"""
 INSERT_CODE = """
 INSERT INTO duly.codes (hash, expires_at) VALUES ($1::bytea, duly.now_us() + $2::int8)"""
 # Of two at once, the second waits for the first to commit, and finds nothing.

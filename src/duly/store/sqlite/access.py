@@ -72,7 +72,9 @@ HAS_LIVE_TOKEN = """
 SELECT 1 FROM duly_tokens
 WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?) LIMIT 1"""
 
-_SESSION = "SELECT s.id, s.tenant, s.name, s.role, s.created_at, s.expires_at FROM duly_sessions s"
+_SESSION = """
+SELECT s.id, s.tenant, s.name, s.role, s.token_id, s.created_at, s.expires_at
+FROM duly_sessions s"""
 INSERT_SESSION = """
 INSERT INTO duly_sessions (hash, id, tenant, name, role, token_id, created_at, expires_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -81,7 +83,8 @@ FIND_SESSION = f"""{_SESSION} LEFT JOIN duly_tokens t ON t.id = s.token_id
 WHERE s.hash = ?1 AND s.expires_at > ?2 AND (s.token_id IS NULL OR (t.id IS NOT NULL
     AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > ?2)))"""
 END_SESSION = """
-DELETE FROM duly_sessions WHERE hash = ? RETURNING id, tenant, name, role, created_at, expires_at"""
+DELETE FROM duly_sessions WHERE hash = ?
+RETURNING id, tenant, name, role, token_id, created_at, expires_at"""
 INSERT_CODE = "INSERT INTO duly_codes (hash, expires_at) VALUES (?, ?)"
 SPEND_CODE = "DELETE FROM duly_codes WHERE hash = ? AND expires_at > ? RETURNING 1"
 
