@@ -30,7 +30,7 @@ from duly.store.ports.execution import (
     StopReason,
 )
 from duly.store.ports.maintenance import PruneKind
-from duly.store.ports.queries import RunFilter
+from duly.store.ports.queries import OccurrenceStatuses, RunFilter
 from duly_conformance import backfills, steps
 from duly_conformance import steps as work
 from duly_conformance.effects import (
@@ -70,7 +70,11 @@ from duly_conformance.steps import (
 from duly_conformance.vitals import NOTHING_KEPT, prune
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly.domain.ids import RunId
+    from duly.domain.runs import RunRecord
+    from duly.domain.schedules import ScheduleRecord
     from duly.engine.manual_clock import ManualClock
     from duly.store.ports import Store
     from duly.store.ports.dispatch import MemberId
@@ -84,6 +88,16 @@ def tell(store: Store, worker: MemberId, claimed: ClaimedRun, scope: ItemReport)
     """Report a scope."""
     (is_ours,) = store.report(worker, [Report(hold=claimed.hold, scope=scope)])
     return is_ours
+
+
+def verdicts(
+    store: Store, record: ScheduleRecord, runs: Sequence[RunRecord]
+) -> list[tuple[OccurrenceStatusKind, RunId | None, SkipReason | None]]:
+    """Return what `judge` and `judge_many` alike say of the occurrences of runs."""
+    instants = [run.scheduled_for for run in runs]
+    found = store.judge(record.id, instants)
+    assert [found] == store.judge_many([OccurrenceStatuses(record.id, instants)])
+    return [(one.kind, one.run_id, one.reason) for one in found]
 
 
 def repaired(store: Store, worker: MemberId, run_id: RunId, text: str = "repair") -> ClaimedRun:
@@ -805,6 +819,13 @@ class Overlapping:
         first, second, third, last = runs_of(store, record)
         assert ["queued", "coalesced", "coalesced", "blocked"] == states(store, record)
         assert (third.id, last.id) == (second.into, third.into)
+        expected = [
+            (OccurrenceStatusKind.RUN, first.id, None),
+            (OccurrenceStatusKind.COALESCED, third.id, SkipReason.OVERLAP),
+            (OccurrenceStatusKind.COALESCED, last.id, SkipReason.OVERLAP),
+            (OccurrenceStatusKind.RUN, last.id, None),
+        ]
+        assert expected == verdicts(store, record, [first, second, third, last])
         assert first.scheduled_for == last.window_from
         assert 2 == work_off(store) + work_off(store)
         assert [] == store.check()
@@ -818,6 +839,12 @@ class Overlapping:
         first, second, last = runs_of(store, record)
         assert ["replaced", "replaced", "queued"] == states(store, record)
         assert (second.id, last.id) == (first.into, second.into)
+        expected = [
+            (OccurrenceStatusKind.REPLACED, second.id, SkipReason.OVERLAP),
+            (OccurrenceStatusKind.REPLACED, last.id, SkipReason.OVERLAP),
+            (OccurrenceStatusKind.RUN, last.id, None),
+        ]
+        assert expected == verdicts(store, record, [first, second, last])
         assert [last.id] == work.take_ids(store, work.join_worker(store))
         assert [] == store.check()
 

@@ -173,3 +173,61 @@ def test_a_day_without_an_occurrence_proves_nothing():
         assert () == app.prove("nightly-close", "2026-04-01").occurrences
         with pytest.raises(duly.UsageError, match="day: 'yesterday' is not a day"):
             app.prove("nightly-close", "yesterday")
+
+
+@pytest.mark.parametrize(
+    ("overlap", "verdict"), [("coalesce", "coalesced"), ("replace", "replaced")]
+)
+def test_an_occurrence_that_a_later_run_stands_for_is_proven_by_that_run(
+    overlap: str, verdict: str
+):
+    """Also through a chain of them; the ledger does not call it a run."""
+    app = duly.App("memory:")
+
+    @app.schedule(every("1h"), name="sync", overlap=overlap)
+    @app.task(queue="slow")
+    def sync(run: duly.Run) -> None:
+        run.expect(1)
+        run.done("item")
+
+    with virtual_time(app, "2026-04-02T23:30") as clock:
+        app.reconcile()
+        app.queues.pause("slow", reason="maintenance")
+        clock.advance("5h")
+        app.queues.resume("slow")
+        clock.advance("1m")
+
+        found = app.prove("sync", "2026-04-03").occurrences[:5]
+
+    stood_for = [one for one in found if one.occurrence.verdict == verdict]
+    went = [one for one in found if one.occurrence.verdict == "run"]
+    assert (5, True) == (len(stood_for) + len(went), len(stood_for) >= 3)
+    assert {"overlap"} == {one.occurrence.reason for one in stood_for}
+    assert {"proven"} == {one.standing for one in found}
+    assert {went[-1].runs[-1].id} == {one.runs[-1].id for one in stood_for}
+
+
+def test_an_occurrence_that_an_open_run_was_in_the_way_of_is_not_proven_by_that_run():
+    app = duly.App("memory:")
+
+    @app.schedule(every("1h"), name="sync", overlap="skip")
+    @app.task(queue="slow")
+    def sync(run: duly.Run) -> None:
+        run.expect(1)
+        run.done("item")
+
+    with virtual_time(app, "2026-04-02T23:30") as clock:
+        app.reconcile()
+        app.queues.pause("slow", reason="maintenance")
+        clock.advance("2h")
+        app.queues.resume("slow")
+        clock.advance("1m")
+
+        first, second = app.prove("sync", "2026-04-03").occurrences[:2]
+
+    assert ("run", "proven") == (first.occurrence.verdict, first.standing)
+    assert ("skipped", "not-run", "it was skipped") == (
+        second.occurrence.verdict,
+        second.standing,
+        second.why,
+    )

@@ -1,4 +1,4 @@
-"""Going on from a backfill that was called off: what it left undone, planned anew."""
+"""What a backfill did and left undone: planned anew, in the ledger of occurrences, in a proof."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from duly.timetable.instants import from_microseconds
 from duly_conformance import backfills as conformance
 from duly_conformance import steps
 from duly_conformance.kit import HOUR_US
+from tests.client.conftest import work
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -28,7 +29,13 @@ def app(kept):
     """An application whose schedule has five occurrences that nobody has made."""
     store, clock = kept
     app = duly.App(store=store, clock=clock, actor="ada")
-    app.task(name="remind")(lambda: None)
+
+    @app.task
+    def remind(run: duly.Run) -> None:
+        """Do the one item there is."""
+        run.expect(1)
+        run.done("item")
+
     app.schedules.create("hourly", app.call("remind"), every("1h"))
     return app
 
@@ -139,3 +146,56 @@ def test_a_rest_that_is_no_longer_as_it_was_seen_is_not_made(app):
     with pytest.raises(UsageError, match="reason: '' is missing"):
         app.backfills.resume_from(old.id, reason="")
     assert [old.id] == [one.id for one in app.backfills.list()]
+
+
+def ledger(app: duly.App) -> list[tuple[str, str | None]]:
+    """Return what the ledger says of the hours before the schedule was made."""
+    return [
+        (one.verdict, one.reason)
+        for one in app.schedules.occurrences("hourly", span(app)["since"], span(app)["until"])
+    ]
+
+
+def test_the_time_before_a_schedule_existed_is_in_the_ledger_once_a_backfill_made_it(app, kept):
+    """Until then nothing was expected; afterwards each occurrence is there, and can be proven."""
+    assert [] == ledger(app)
+    made = app.backfills.create("hourly", **span(app), concurrency=9, per_minute=60)
+    step(app, made.id, SLOTS)
+    work(app, kept[1])
+
+    assert [("run", None)] * SLOTS == ledger(app)
+    days = {one.scheduled_for.date() for one in app.backfills.plan("hourly", **span(app)).slots}
+    proven = [one for day in days for one in app.prove("hourly", day).occurrences]
+    standings = [one.standing for one in proven if one.occurrence.verdict == "run"]
+    assert ["proven"] * SLOTS == standings
+
+
+def test_what_a_backfill_still_owes_or_was_called_off_from_is_not_proven(app, kept):
+    """Else a day of which a part was made would count as done."""
+    made = app.backfills.create("hourly", **span(app), concurrency=9, per_minute=60)
+    step(app, made.id, 2)
+    owed = ledger(app)
+    app.backfills.cancel(made.id, reason="too much")
+    work(app, kept[1])
+
+    assert [("run", None)] * 2 + [("owed", "backfill")] * 3 == owed
+    assert [("run", None)] * 2 + [("skipped", "backfill-cancelled")] * 3 == ledger(app)
+    days = sorted({one.scheduled_for.date() for one in app.runs.list(origin="backfill")})
+    assert not any(app.prove("hourly", day).is_proven for day in days)
+
+
+def test_an_occurrence_of_a_rule_that_was_not_in_force_is_in_the_ledger(app, kept):
+    """A backfill uses the rule as it is now: what it made is there beside what was expected."""
+    kept[1].advance(3 * HOUR_US)
+    work(app, kept[1])
+    seen = app.schedules.get("hourly")
+    app.schedules.edit("hourly", timetable=every("30m"), version=seen.version)
+    end = from_microseconds(app.store.now() - app.store.now() % HOUR_US)
+    start = from_microseconds(app.store.now() - app.store.now() % HOUR_US - HOUR_US)
+    before = app.schedules.occurrences("hourly", start, end)
+    made = app.backfills.create("hourly", since=start, until=end, concurrency=9)
+    step(app, made.id, 2)
+
+    assert 1 == len(before)
+    after = app.schedules.occurrences("hourly", start, end)
+    assert ["run", "run"] == [one.verdict for one in after]

@@ -292,7 +292,7 @@ def occurrences(
     end: Annotated[str, Parameter(name="--to", allow_leading_hyphen=True)] = "now",
     target: Target = TARGET,
 ) -> None:
-    """Show what became of each expected occurrence: run, skipped, owed or pending.
+    """Show what became of each expected occurrence, and why it was not run.
 
     Parameters
     ----------

@@ -7,20 +7,29 @@ does not guess.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.parameters import read_limit, run_label
-from duly.domain.enums import RunState, ScheduleStatus
-from duly.domain.ids import ScheduleId
+from duly.domain.backfill import BackfillOccurrenceKind, BackfillSpan, BackfillStatus, rest_of
+from duly.domain.enums import Origin, RunState, ScheduleStatus
+from duly.domain.ids import ScheduleId, is_occurrence_id
 from duly.domain.missing_occurrences import ExpectedOccurrenceKind, MissingCause, expect
+from duly.domain.runs import OccurrenceStatusKind
 from duly.domain.schedules import definition_from_json
 from duly.errors import UsageError
 from duly.store.derived_queries import DEFINITIONS_MAX, MissingFilter, find_missing
-from duly.store.ports.queries import PAGE_MAX, AuditFilter, OccurrenceStatuses, ScheduleSnapshot
+from duly.store.ports.backfill import LISTED_MAX
+from duly.store.ports.queries import (
+    PAGE_MAX,
+    AuditFilter,
+    OccurrenceStatuses,
+    RunFilter,
+    ScheduleSnapshot,
+)
 from duly.timetable.combinators import zone_of
 from duly.timetable.instants import from_microseconds, iso_utc, to_microseconds
 
@@ -151,11 +160,14 @@ class Occurrence:
     scheduled_for: datetime
     label: str
     verdict: str
-    """`run`, `skipped`, `owed`, `pending`; `unknown` if pruned; `missing` must never be."""
+    """`run`, `skipped`, `coalesced`, `replaced`, `owed`, `pending`; `unknown` if pruned.
+
+    `missing` must never be.
+    """
     run: UUID | None
     """The run it became, or the one that stands for it."""
     reason: str | None
-    """Why it was skipped."""
+    """Why it has no run that went ahead; `backfill` of one that a backfill still owes."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -187,10 +199,32 @@ def read_history(caller: Caller, record: ScheduleRecord, limit: int) -> list[His
 def read_occurrences(
     caller: Caller, seen: ScheduleSnapshot, span: tuple[int, int]
 ) -> list[Occurrence]:
-    """Judge each occurrence that was expected in a span, under the timetable then in force."""
+    """Judge each occurrence of a span: those that the timetable then in force expected, and others.
+
+    The others have a run, or are owed by a backfill: it may have used a timetable that was not in
+    force then, and the schedule may not have existed.
+    """
     record = seen.record
+    expected = _in_force(caller, record, span)
+    left = _left_by_backfills(caller, record, span)
+    left = {instant: status for instant, status in left.items() if instant not in expected}
+    for instant in chain(left, _instants_of_runs(caller, record, span)):
+        expected.setdefault(instant, record.definition.timetable)
+        _require_room(expected, caller, span)
+    found: list[Occurrence] = []
+    for one in caller.store.judge(record.id, sorted(expected)):
+        shown = _occurrence(record.name, one, expected[one.scheduled_for])
+        if one.kind is OccurrenceStatusKind.MISSING and one.scheduled_for in left:
+            kind, reason = left[one.scheduled_for]
+            shown = replace(shown, verdict=str(kind), reason=reason)
+        found.append(shown)
+    return found
+
+
+def _in_force(
+    caller: Caller, record: ScheduleRecord, span: tuple[int, int]
+) -> dict[int, Timetable]:
     start, end = span
-    most = caller.settings.occurrences_max
     expected: dict[int, Timetable] = {}
     for one in _spans(caller, record):
         cursor = max(start, one.first)
@@ -199,12 +233,68 @@ def read_occurrences(
                 break
             expected[found] = one.timetable
             cursor = found + 1
-            if len(expected) > most:
-                remedy = f"ask for a shorter time: at most {most:,} occurrences"
-                raise UsageError("end", _iso(end), "is too far from start", remedy)
-    instants = sorted(expected)
-    verdicts = caller.store.judge(record.id, instants)
-    return [_occurrence(record.name, one, expected[one.scheduled_for]) for one in verdicts]
+            _require_room(expected, caller, span)
+    return expected
+
+
+def _require_room(expected: Mapping[int, Timetable], caller: Caller, span: tuple[int, int]) -> None:
+    most = caller.settings.occurrences_max
+    if len(expected) > most:
+        remedy = f"ask for a shorter time: at most {most:,} occurrences"
+        raise UsageError("end", _iso(span[1]), "is too far from start", remedy)
+
+
+def _instants_of_runs(
+    caller: Caller, record: ScheduleRecord, span: tuple[int, int]
+) -> Iterator[int]:
+    # A run of an occurrence has the id that is computed from its instant; a repetition has not.
+    command = RunFilter(
+        tenant=record.tenant,
+        schedule_id=record.id,
+        origins=frozenset((Origin.SCHEDULE, Origin.CATCH_UP, Origin.BACKFILL)),
+        since=span[0],
+        until=span[1],
+    )
+    while True:
+        page = caller.store.list_runs(command)
+        yield from (one.scheduled_for for one in page if is_occurrence_id(one.id))
+        if len(page) < command.limit:
+            return
+        command = replace(command, before_id=page[-1].id)
+
+
+def _left_by_backfills(
+    caller: Caller, record: ScheduleRecord, span: tuple[int, int]
+) -> dict[int, tuple[OccurrenceStatusKind, str]]:
+    """Return the instants that backfills have not reached: owed, or skipped if called off."""
+    store, (start, end) = caller.store, span
+    backfills = [
+        one
+        for one in store.list_backfills(record.tenant, record.id, LISTED_MAX)
+        if one.cursor is not None
+        and one.since < end
+        and start < one.until
+        and BackfillOccurrenceKind.MISSING in one.classes
+    ]
+    if not backfills:
+        return {}
+    oldest = min(one.definition_number for one in backfills)
+    versions = store.list_many_definitions([record.id], record.definition_number - oldest + 1)
+    timetables = {one.number: one.definition.timetable for one in versions[record.id]}
+    found: dict[int, tuple[OccurrenceStatusKind, str]] = {}
+    for one in sorted(backfills, key=lambda one: one.status is BackfillStatus.CANCELLED):
+        assert one.cursor is not None, "it was just selected"
+        since, until = rest_of(BackfillSpan(one.since, one.until, one.order, one.cursor))
+        status = OccurrenceStatusKind.OWED, "backfill"
+        if one.status is BackfillStatus.CANCELLED:
+            status = OccurrenceStatusKind.SKIPPED, "backfill-cancelled"
+        cursor, until = max(start, since), min(end, until)
+        while (at := timetables[one.definition_number].first_from(cursor)) is not None:
+            if at >= until or len(found) > caller.settings.occurrences_max:
+                break
+            found.setdefault(at, status)
+            cursor = at + 1
+    return found
 
 
 def read_many_occurrences(

@@ -34,8 +34,8 @@ from duly.client.vitals_view import (
 )
 from duly.domain import verification
 from duly.domain.backfill import BackfillStatus
-from duly.domain.enums import RunState, ScheduleStatus
-from duly.domain.ids import RunId, ScheduleId
+from duly.domain.enums import RunState, ScheduleStatus, SkipReason
+from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
 from duly.domain.runs import OccurrenceStatusKind
 from duly.domain.verification import ProofStatus, Scope, check_name
 from duly.domain.vitals import (
@@ -167,14 +167,14 @@ class Proving:
             if line is not None and len(line) < LINE_MAX:
                 line.append(run)
         known = {run.id: run for line in lines.values() for run in line}
-        named = {one.run for one in occurrences if one.run is not None}
-        known |= self._named(sorted(named - known.keys()))
+        standing = _runs_that_stand(seen.record.id, occurrences)
+        known |= self._named(sorted(set(standing.values()) - known.keys()))
         for one in occurrences:
             line = lines[one.scheduled_for]
             # One that stands for it is of another instant.
-            its = None if one.run is None else known.get(one.run)
-            if its is not None and its.id not in {run.id for run in line}:
-                line.append(its)
+            its = standing.get(one.scheduled_for)
+            if its in known and its not in {run.id for run in line}:
+                line.append(known[its])
         return [
             sorted(lines[one.scheduled_for], key=lambda run: (run.created_at, run.id))
             for one in occurrences
@@ -215,6 +215,23 @@ class Proving:
             _proven(one, line, [findings[RunId(run.id.bytes)] for run in line], now)
             for one, line in zip(occurrences, lines, strict=True)
         )
+
+
+def _runs_that_stand(
+    schedule: ScheduleId, occurrences: Sequence[Occurrence]
+) -> dict[datetime, UUID]:
+    """Return the run that stands for each occurrence: where that was replaced too, the last one.
+
+    A run that was in the way of an occurrence does not stand for it.
+    """
+    stand_in: dict[UUID, UUID] = {}
+    found: dict[datetime, UUID] = {}
+    for one in reversed(occurrences):
+        was_in_the_way = one.verdict == "skipped" and one.reason != SkipReason.COALESCED
+        if one.run is not None and not was_in_the_way:
+            own = UUID(bytes=occurrence_run_id(schedule, to_microseconds(one.scheduled_for)))
+            found[one.scheduled_for] = stand_in[own] = stand_in.get(one.run, one.run)
+    return found
 
 
 def _parts(ids: Iterable[RunId]) -> Iterator[list[RunId]]:

@@ -203,6 +203,8 @@ def _kind(
 
 _KINDS = {
     OccurrenceStatusKind.RUN: ExpectedOccurrenceKind.PRESENT,
+    OccurrenceStatusKind.COALESCED: ExpectedOccurrenceKind.PRESENT,
+    OccurrenceStatusKind.REPLACED: ExpectedOccurrenceKind.PRESENT,
     OccurrenceStatusKind.SKIPPED: ExpectedOccurrenceKind.SKIPPED,
     OccurrenceStatusKind.OWED: ExpectedOccurrenceKind.OWED,
     OccurrenceStatusKind.UNKNOWN: ExpectedOccurrenceKind.UNKNOWN,

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.domain.enums import AttemptState, Effects, Origin
+from duly.domain.enums import AttemptState, Effects, Origin, RunState, SkipReason
 from duly.domain.policies import Retry, stored_retry
 from duly.errors import UsageError
 from duly.timetable.instants import duration_microseconds, duration_text
@@ -21,7 +21,7 @@ from duly.timetable.instants import duration_microseconds, duration_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from duly.domain.enums import Lane, RunState, SkipReason
+    from duly.domain.enums import Lane
     from duly.domain.ids import RunId, ScheduleId
     from duly.domain.schedules import Call
 
@@ -342,6 +342,10 @@ class OccurrenceStatusKind(StrEnum):
 
     RUN = "run"
     SKIPPED = "skipped"
+    COALESCED = "coalesced"
+    """Its run never started: a later run that waited stands for it."""
+    REPLACED = "replaced"
+    """Its run was stopped, or never started: the run that replaced it stands for it."""
     OWED = "owed"
     PENDING = "pending"
     UNKNOWN = "unknown"
@@ -355,7 +359,22 @@ class OccurrenceStatus:
     scheduled_for: int
     kind: OccurrenceStatusKind
     run_id: RunId | None = None
+    """Its run, or the run that stands for it."""
     reason: SkipReason | None = None
+
+
+def status_of_run(
+    instant: int, run_id: RunId, state: str | None, into: RunId | None
+) -> OccurrenceStatus:
+    """Return the status of an occurrence that has a run; `state` is how that run was closed."""
+    match state:
+        case RunState.COALESCED:
+            kind = OccurrenceStatusKind.COALESCED
+        case RunState.REPLACED:
+            kind = OccurrenceStatusKind.REPLACED
+        case _:
+            return OccurrenceStatus(instant, OccurrenceStatusKind.RUN, run_id)
+    return OccurrenceStatus(instant, kind, into, SkipReason.OVERLAP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

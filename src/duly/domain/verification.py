@@ -135,6 +135,7 @@ class OccurrenceEvidence(NamedTuple):
 
 
 _UNFINISHED = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
+_STOOD_FOR = frozenset((RunState.COALESCED, RunState.REPLACED))
 
 
 def judge(line: OccurrenceEvidence) -> tuple[ProofStatus, str]:
@@ -147,7 +148,9 @@ def judge(line: OccurrenceEvidence) -> tuple[ProofStatus, str]:
         return ProofStatus.UNFINISHED, "a run of it is still to end"
     successes = line.states.count(RunState.SUCCEEDED)
     if not successes:
-        return ProofStatus.FAILED, f"its run is {line.states[-1]}"
+        is_run = not _STOOD_FOR.issuperset(line.states)
+        standing = ProofStatus.FAILED if is_run else ProofStatus.NOT_RUN
+        return standing, f"its run is {line.states[-1]}"
     return _by_result(line, successes)
 
 

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import ScheduleStatus
 from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
-from duly.domain.runs import OccurrenceStatus, OccurrenceStatusKind, RunRecord
+from duly.domain.runs import (
+    OccurrenceStatus,
+    OccurrenceStatusKind,
+    RunRecord,
+    status_of_run,
+)
 from duly.domain.vitals import RunSpan
 from duly.store.memory.attempts import call_of, place_of
 from duly.store.memory.ownership import seems_alive
@@ -162,7 +167,9 @@ def _recorded(journal: Journal, schedule_id: ScheduleId, instant: int) -> Occurr
     tables = journal.tables
     run_id = occurrence_run_id(schedule_id, instant)
     if run_id in tables.runs:
-        return OccurrenceStatus(instant, OccurrenceStatusKind.RUN, run_id=run_id)
+        outcome = tables.outcomes.get(run_id)
+        closed = (None, None) if outcome is None else (outcome.state, outcome.into)
+        return status_of_run(instant, run_id, *closed)
     for skip in tables.skips.values():
         if skip.schedule_id == schedule_id and skip.first_for <= instant <= skip.last_for:
             return OccurrenceStatus(instant, OccurrenceStatusKind.SKIPPED, skip.into, skip.reason)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly.domain.enums import ScheduleStatus, SkipReason
 from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
-from duly.domain.runs import OccurrenceStatus, OccurrenceStatusKind
+from duly.domain.runs import OccurrenceStatus, OccurrenceStatusKind, status_of_run
 from duly.domain.vitals import RunSpan
 from duly.store import records, tenant_counts
 from duly.store.filters import audit_where, schedules_where
@@ -86,9 +86,12 @@ SELECT uuid_send(id) FROM duly.schedules
 WHERE resume_at IS NOT NULL AND resume_at <= $1::int8 AND status = 'paused'
 ORDER BY resume_at, id LIMIT $2::int8"""
 JUDGE = """
-SELECT EXISTS (SELECT 1 FROM duly.runs r WHERE r.id = u.run_id), k.last_for, k.reason,
-    uuid_send(k.into_run), o.last_for
+SELECT r.is_made, r.state, r.into_run, k.last_for, k.reason, uuid_send(k.into_run), o.last_for
 FROM unnest($2::int8[], $3::uuid[]) WITH ORDINALITY u(instant, run_id, place)
+LEFT JOIN LATERAL (
+    SELECT true AS is_made, e.state, uuid_send(e.into_run) AS into_run
+    FROM duly.runs r LEFT JOIN duly.outcomes e ON e.run_id = r.id
+    WHERE r.id = u.run_id) r ON true
 LEFT JOIN LATERAL (
     SELECT last_for, reason, into_run FROM duly.skips
     WHERE schedule_id = $1::uuid AND first_for <= u.instant
@@ -370,9 +373,9 @@ def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
 
 def recorded(instant: int, run_id: RunId, row: records.Row) -> OccurrenceStatus | None:
     """Return what a row of `JUDGE` says of an occurrence; None if nothing is recorded of it."""
-    has_run, skipped_to, reason, into, owed_to = row
-    if has_run:
-        return OccurrenceStatus(instant, OccurrenceStatusKind.RUN, run_id=run_id)
+    is_made, state, run_into, skipped_to, reason, into, owed_to = row
+    if is_made:
+        return status_of_run(instant, run_id, state, run_into)
     if skipped_to is not None and instant <= skipped_to:
         return OccurrenceStatus(instant, OccurrenceStatusKind.SKIPPED, into, SkipReason(reason))
     if owed_to is not None and instant <= owed_to:

@@ -31,10 +31,13 @@ if TYPE_CHECKING:
 
 BY_IDS = f"{rows.SCHEDULE} WHERE s.id = ANY($1::uuid[])"
 JUDGE_MANY = """
-SELECT EXISTS (SELECT 1 FROM duly.runs r WHERE r.id = u.run_id), k.last_for, k.reason,
-    uuid_send(k.into_run), o.last_for
+SELECT r.is_made, r.state, r.into_run, k.last_for, k.reason, uuid_send(k.into_run), o.last_for
 FROM unnest($1::uuid[], $2::int8[], $3::uuid[])
     WITH ORDINALITY u(schedule_id, instant, run_id, place)
+LEFT JOIN LATERAL (
+    SELECT true AS is_made, e.state, uuid_send(e.into_run) AS into_run
+    FROM duly.runs r LEFT JOIN duly.outcomes e ON e.run_id = r.id
+    WHERE r.id = u.run_id) r ON true
 LEFT JOIN LATERAL (
     SELECT last_for, reason, into_run FROM duly.skips
     WHERE schedule_id = u.schedule_id AND first_for <= u.instant

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duly.domain.enums import ScheduleStatus, SkipReason
 from duly.domain.ids import RunId, ScheduleId, occurrence_run_id
-from duly.domain.runs import OccurrenceStatus, OccurrenceStatusKind
+from duly.domain.runs import OccurrenceStatus, OccurrenceStatusKind, status_of_run
 from duly.domain.vitals import RunSpan
 from duly.store import records
 from duly.store.filters import audit_leads, audit_where, schedules_where
@@ -80,7 +80,9 @@ DUE_RESUMES = """
 SELECT id FROM duly_schedules
 WHERE resume_at IS NOT NULL AND resume_at <= ? AND status = 'paused'
 ORDER BY resume_at, id LIMIT ?"""
-HAS_RUN = "SELECT 1 FROM duly_runs WHERE id = ?"
+OWN_RUN = """
+SELECT o.state, o.into_run FROM duly_runs r
+LEFT JOIN duly_outcomes o ON o.run_id = r.id WHERE r.id = ?"""
 COVERING_SKIP = """
 SELECT last_for, reason, into_run FROM duly_skips
 WHERE schedule_id = ? AND first_for <= ? ORDER BY first_for DESC LIMIT 1"""
@@ -355,8 +357,9 @@ def due_resumes(look: Look, limit: int) -> list[ScheduleId]:
 def _recorded(look: Look, schedule_id: ScheduleId, instant: int) -> OccurrenceStatus | None:
     connection, key = look.connection, (schedule_id, instant)
     run_id = occurrence_run_id(schedule_id, instant)
-    if connection.execute(HAS_RUN, (run_id,)).fetchone() is not None:
-        return OccurrenceStatus(instant, OccurrenceStatusKind.RUN, run_id=run_id)
+    run = connection.execute(OWN_RUN, (run_id,)).fetchone()
+    if run is not None:
+        return status_of_run(instant, run_id, *run)
     skip = connection.execute(COVERING_SKIP, key).fetchone()
     if skip is not None and instant <= skip[0]:
         return OccurrenceStatus(instant, OccurrenceStatusKind.SKIPPED, skip[2], SkipReason(skip[1]))

@@ -176,7 +176,10 @@ def read_ledger(of: LedgerPage, now: datetime, until: datetime | None) -> Ledger
     rows = tuple(ledger_row(one, states, verified, now) for one in reversed(found))
     if schedule.status == "paused":
         rows = _held(rows, of)
-    has_earlier = start > schedule.created_at
+    # A backfill may have made runs of a time before there was a schedule.
+    has_earlier = start > schedule.created_at or bool(
+        app.runs.list(schedule=schedule.id, until=start, limit=1)
+    )
     return Ledger(rows=rows, start=start, end=end, has_earlier=has_earlier)
 
 
