@@ -75,7 +75,7 @@ class Breathing:
         worker = work.join_worker(store)
         for _ in range(3):
             clock.advance(WORKER_TTL_US - 1)
-            beaten = store.beat(Heartbeat(worker=worker, slots=4, leaked=1))
+            beaten = store.beat(Heartbeat(worker=worker, slots=4, leaked=1, skew_us=-7))
 
             assert (True, clock.now_us(), (), ()) == (
                 beaten.is_alive,
@@ -88,7 +88,7 @@ class Breathing:
             member.renewed_at,
             member.expires_at,
         )
-        assert (4, 1) == (member.slots, member.leaked)
+        assert (4, 1, -7) == (member.slots, member.leaked, member.skew_us)
 
     def test_a_worker_whose_lease_ran_out_renews_it(self, store: Store, clock: ManualClock) -> None:
         """INV-21: nobody is dead because nobody could write; what it claimed is still its own."""

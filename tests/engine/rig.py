@@ -219,10 +219,7 @@ class Rig:
         """
         ahead = parts.pop("ahead", None)
         node = Node(**{key: parts.pop(key) for key in ("zones",) if key in parts})
-        clock = self.store_clock
-        if own_clock:
-            clock = ManualClock(self.now)
-            self.clocks.append(clock)
+        clock = self._clock(is_own=own_clock)
         line = Line(self.store)
         made = Dispatcher(
             line,
@@ -238,16 +235,28 @@ class Rig:
         self._own_clocks[id(made)] = clock
         return made
 
+    def _clock(self, *, is_own: bool) -> ManualClock:
+        if not is_own:
+            return self.store_clock
+        clock = ManualClock(self.now)
+        self.clocks.append(clock)
+        return clock
+
     def worker(
-        self, *known: Known, kinds: tuple[TaskKind, ...] = tuple(TaskKind), **parts: Any
+        self,
+        *known: Known,
+        kinds: tuple[TaskKind, ...] = tuple(TaskKind),
+        own_clock: bool = False,
+        **parts: Any,
     ) -> Shop:
         """Add a worker that knows `remind` and `report`, or the tasks that are given."""
+        clock = self._clock(is_own=own_clock)
         line, executor = Line(self.store), Scripted()
         wakeups = parts.pop("wakeups", None)
         tasks = Tasks(*(known or (Known("remind"), Known("report"))))
         made = Worker(
             line,
-            self.store_clock,
+            clock,
             tasks,
             dict.fromkeys(kinds, executor),
             WorkerSettings(**parts),
@@ -257,6 +266,7 @@ class Rig:
             tracing=self.tracing,
         )
         self.workers.append(made)
+        self._own_clocks[id(made)] = clock
         return Shop(made, executor, line)
 
     def kill(self, service: Dispatcher | Worker) -> None:

@@ -21,10 +21,22 @@ def test_a_dispatcher_whose_clock_is_off_stops_firing_and_says_so(rig):
 
     assert [] == rig.instants(record)
     assert () == dispatcher.shards()
-    assert [-150_000] == [event.skew_us for event in rig.recorder.of(SkewHoldBegun)]
-    assert [(True, -150_000)] == [
+    assert [150_000] == [event.skew_us for event in rig.recorder.of(SkewHoldBegun)]
+    assert [(True, 150_000)] == [
         (member.is_holding, member.skew_us) for member in rig.store.status().members
     ]
+
+
+def test_a_worker_reports_how_far_its_clock_is_ahead_or_behind(rig):
+    """It measures against each dated answer; nothing depends on it."""
+    behind, ahead = rig.worker(own_clock=True), rig.worker(own_clock=True)
+    rig.run("5s")
+    rig.clocks[1].set(rig.now - 3600 * SECOND)
+    rig.clocks[2].set(rig.now + 5 * SECOND)
+    rig.run("10s")
+
+    skews = {member.id: member.skew_us for member in rig.store.status().members}
+    assert {behind.worker.member: -3600 * SECOND, ahead.worker.member: 5 * SECOND} == skews
 
 
 def test_a_clock_that_is_off_by_less_than_the_limit_is_left_alone(rig):

@@ -219,13 +219,24 @@ def _print_workers(found: Status) -> None:
             str(one.leaked),
             ", ".join(one.queues) or "all",
             relative_text(found.now, one.renewed_at),
+            skew_text(one.skew),
             relative_text(found.now, one.started_at),
         )
         for one in living(found, "worker")
     ]
     if rows:
         print_table(
-            ("worker", "host, process", "slots busy", "lost", "queues", "heartbeat", "since"), rows
+            (
+                "worker",
+                "host, process",
+                "slots busy",
+                "lost",
+                "queues",
+                "skew",
+                "heartbeat",
+                "since",
+            ),
+            rows,
         )
     else:
         print_line("No worker is alive.")

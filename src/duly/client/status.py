@@ -213,7 +213,7 @@ def living(found: Status, kind: str) -> list[MemberStatus]:
 
 
 def skew_text(skew: timedelta) -> str:
-    """Write how far a clock is off."""
+    """Write how far a clock is ahead, with +, or behind, with -."""
     return f"{skew.total_seconds() * 1000:+.1f} ms"
 
 
@@ -351,6 +351,7 @@ class MemberStatus:
     leases: int
     """How many lanes of shards it owns."""
     slots: int = 0
+    """How far its clock is ahead of the store's; negative if behind."""
     """Of a worker: how many runs it can execute at a time."""
     leaked: int = 0
     """Slots that a thread has taken with it."""

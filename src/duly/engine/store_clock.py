@@ -61,7 +61,7 @@ class ClockSync:
         self._agreeing = 0
         self.is_skewed = False
         self.skew_us = 0
-        """Store's clock less our wall clock, in the last sample that could tell."""
+        """How far our wall clock is ahead of the store's, in the last sample that could tell."""
         self.held_until = 0
         """After a step of the store's clock nothing is fired before this, by the monotonic one."""
         self._step_us: int | None = None
@@ -83,7 +83,7 @@ class ClockSync:
         self._samples.append(sample)
         # All samples age alike: which of them is best changes with a new one alone.
         self._best = min(self._samples, key=self._staleness)
-        self._judge_skew(store_now + error - wall, error)
+        self._judge_skew(wall - store_now - error, error)
 
     def is_contradicted(self, before: int, store_now: int) -> bool:
         """Say whether by our estimate the store's clock can't have shown this since `before`."""
@@ -182,6 +182,10 @@ class StoreTime:
     def now(self) -> int:
         """Return the store's clock; before anything was heard, our own."""
         return self.at(self._clock.monotonic_us())
+
+    def skew_us(self) -> int:
+        """Return how far our wall clock is ahead of the store's; before any answer, 0."""
+        return self._clock.now_us() - self.now()
 
     def at(self, monotonic: int) -> int:
         """Return what the store's clock showed at an instant of our monotonic clock."""

@@ -107,6 +107,7 @@ class SkewHoldBegun(Event):
     name: ClassVar[str] = "skew-hold-begun"
     level: ClassVar[int] = logging.ERROR
     skew_us: int
+    """How far our clock is ahead of the store's; negative if behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,7 @@ class WorkerMembership:
             ttl_us=self._parts.settings.ttl_us,
             slots=self._parts.settings.slots,
             leaked=len(holdings.leaked),
+            skew_us=self._parts.time.skew_us(),
         )
         beaten = self._parts.store.beat(order)
         self._parts.time.hear(before, beaten.now)

@@ -123,6 +123,7 @@ def beat(journal: Journal, command: Heartbeat) -> HeartbeatResult:
             expires_at=now + command.ttl_us,
             slots=command.slots,
             leaked=command.leaked,
+            skew_us=command.skew_us,
         )
         journal.put(tables.members, command.worker, renewed)
     stops: list[StopOrder] = []

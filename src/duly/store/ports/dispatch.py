@@ -82,6 +82,7 @@ class Member:
     renewed_at: int
     expires_at: int
     skew_us: int
+    """How far its clock is ahead of the store's, as it measured; negative if behind."""
     is_holding: bool
     """Whether it has stopped firing because its clock disagrees."""
     tzdata: str
@@ -97,7 +98,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renew:
-    """Stay a member; say what one's own clock showed against the store's."""
+    """Stay a member; say how far one's own clock is ahead of the store's."""
 
     member: MemberId
     ttl_us: int = MEMBER_TTL_US

@@ -177,6 +177,8 @@ class Heartbeat:
     slots: int = 0
     leaked: int = 0
     """Slots that a thread has taken with it."""
+    skew_us: int = 0
+    """How far the worker's clock is ahead of the store's."""
 
 
 class StopReason(StrEnum):

@@ -30,7 +30,8 @@ WITH c AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
 n AS MATERIALIZED (SELECT duly.now_us() AS now FROM c),
 r AS (
     UPDATE duly.members m
-    SET renewed_at = n.now, expires_at = n.now + $2::int8, slots = $3::int4, leaked = $4::int4
+    SET renewed_at = n.now, expires_at = n.now + $2::int8, slots = $3::int4, leaked = $4::int4,
+        skew_us = $7::int8
     FROM n WHERE m.id = $1::int8 AND m.ended_at IS NULL
     RETURNING true AS is_alive, m.standing),
 h AS MATERIALIZED (
@@ -110,6 +111,7 @@ def beat(session: Session, command: Heartbeat) -> tuple[HeartbeatResult, int]:
         command.leaked,
         Uuids([hold.run_id for hold in holds]),
         Int4s([hold.fence for hold in holds]),
+        command.skew_us,
     )
     now, is_alive, program_min, version, gone, asked, told = one(session, BEAT, values)
     kinds = dict.fromkeys(gone or (), StopReason.GONE) | dict.fromkeys(

@@ -94,7 +94,7 @@ _TAKE_FROM_QUEUE = "DELETE FROM duly_ready AS y WHERE y.queue = ?1"
 _IF_CLAIMED = " AND EXISTS (SELECT 1 FROM duly_claims c WHERE c.run_id = y.run_id)"
 # One whose lease has run out has lost nothing until somebody declares it dead.
 BEAT = """
-UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ?
+UPDATE duly_members SET renewed_at = ?, expires_at = ?, slots = ?, leaked = ?, skew_us = ?
 WHERE id = ? AND ended_at IS NULL RETURNING standing"""
 # Over all claims: there are no more than workers have slots, and an index would cost every run.
 LIST_HELD = """
@@ -362,7 +362,7 @@ def _every_queue(work: Work) -> Sequence[str]:
 def beat(work: Work, command: Heartbeat) -> HeartbeatResult:
     """Renew a worker that nobody has declared dead; say what must stop, and what it forgot."""
     now, worker = work.now, command.worker
-    row = (now, now + command.ttl_us, command.slots, command.leaked, worker)
+    row = (now, now + command.ttl_us, command.slots, command.leaked, command.skew_us, worker)
     renewed = work.connection.execute(BEAT, row).fetchall()
     alive = bool(renewed)
     held = {
