@@ -9,7 +9,7 @@ import pytest
 
 from duly.domain.admission import FAILURES_MIN, PAUSE_FIRST_US, AdmissionRoute, BreakerState
 from duly.domain.enums import Missed, RunState
-from duly.domain.outcomes import Succeeded
+from duly.domain.outcomes import Failed, Succeeded
 from duly.domain.quotas import (
     ALL,
     EACH_OWNER,
@@ -77,6 +77,7 @@ class Breakers:
             run.next_at,
         )
         assert (0, 0) == (run.tries.attempt, run.tries.charged)
+        assert (FAILURES_MIN, 1) == (known(store).breaker.failed, known(store).waiting)
         assert [] == store.check()
 
     def test_what_the_other_side_refuses_is_no_failure_of_its(self, store: Store) -> None:
@@ -191,6 +192,24 @@ class Breakers:
         assert (BreakerState.OPEN, 2 * PAUSE_FIRST_US) == (breaker.state, breaker.pause_us)
         assert store.now() + 2 * PAUSE_FIRST_US == breaker.retry_at
 
+    @pytest.mark.parametrize("is_retried", [True, False])
+    def test_a_probe_that_is_asked_to_wait_is_followed_after_that(
+        self,
+        store: Store,
+        clock: ManualClock,
+        is_retried: bool,  # noqa: FBT001
+    ) -> None:
+        """Whatever becomes of its run."""
+        worker, probe = probing(store, clock)
+        asked_us = 4 * SECOND_US
+
+        how = Failed("429", after_us=asked_us) if is_retried else work.FATAL
+        work.end(store, worker, probe, how, is_answered=False, wait_us=asked_us)
+
+        breaker = known(store).breaker
+        assert (BreakerState.OPEN, store.now() + asked_us) == (breaker.state, breaker.retry_at)
+        assert FAILURES_MIN + 1 == breaker.failed
+
     def test_a_probe_that_is_lost_with_its_worker_is_followed_by_another(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -235,6 +254,7 @@ class Breakers:
         reset = store.reset_breaker(API, ADA)
 
         assert BreakerState.CLOSED == reset.breaker.state == known(store).breaker.state
+        assert (0, 0) == (known(store).breaker.failed, known(store).waiting)
         assert store.now() == work.get_run(store, waits).next_at
         work.queue(store, "next")
         assert [AdmissionRoute.GOES] == ways(
@@ -285,6 +305,18 @@ class BoundedSchedules:
             is_made(store, f"declared {n}", owner="anna", declared_by="code:app") for n in some
         )
         assert is_made(store, "hers", owner="anna")
+
+    def test_the_default_of_end_users_does_not_bind_an_operator(self, store: Store) -> None:
+        """What was set does; and what an operator made counts for the next order of the owner."""
+        operator = replace(ADA, is_operator=True)
+        make_some(store, OWNED_DEFAULT, owner="anna")
+
+        steps.create(store, "by hand", owner="anna", actor=operator)
+        with pytest.raises(OverQuota, match="has 11 active schedules"):
+            steps.create(store, "one more", owner="anna")
+        allow(store, HERS, schedules=OWNED_DEFAULT + 1)
+        with pytest.raises(OverQuota, match="and 11 is the most"):
+            steps.create(store, "by hand, too", owner="anna", actor=operator)
 
     def test_the_same_request_again_is_no_second_schedule(self, store: Store) -> None:
         """INV-17: who sends it again at the limit gets what is there."""

@@ -113,6 +113,7 @@ def test_a_breaker_is_shown_and_reset(place: Workplace, store: SqliteStore):
     run = worker.queue("later")
     assert "later" == admit(store, worker, worker.take(), "api.example.com")
     listed = place.duly("breaker", "list").out
+    (told,) = place.duly("breaker", "list", "--json").json
     shown = place.duly("breaker", "show", "api.example.com").out
     why = place.duly("run", "why", str(run)).out
     noted = place.duly("status").out
@@ -121,6 +122,9 @@ def test_a_breaker_is_shown_and_reset(place: Workplace, store: SqliteStore):
     again = place.duly("breaker", "reset", "api.example.com", "--reason", "mended")
 
     assert "open" in listed
+    assert (16, 1) == (told["failed"], told["waiting"])
+    assert "waiting" in listed
+    assert "16 failed" in shown
     assert shown.startswith("api.example.com is left alone until ")
     assert "It waits for api.example.com, whose breaker is open until " in why
     assert "note: runs wait for api.example.com to be up again: duly breaker list" in noted

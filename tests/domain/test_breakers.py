@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duly.domain.admission import (
+    ASKED_PAUSE_MAX_US,
     FAILURES_MIN,
     LOOK_US,
     PAUSE_FIRST_US,
@@ -14,12 +15,14 @@ from duly.domain.admission import (
     WINDOW_US,
     Breaker,
     BreakerState,
+    EndAtDestination,
     ask,
     count,
     probed,
     reset_of,
 )
 from duly.domain.ids import RunId
+from duly.store.admission import fold
 
 SECOND = 1_000_000
 NOW = 1_000 * SECOND
@@ -70,16 +73,52 @@ def test_when_its_pause_is_over_one_probe_goes_and_the_others_wait():
 def test_a_probe_that_succeeds_closes_it_and_one_that_fails_doubles_the_pause():
     later = NOW + PAUSE_FIRST_US + SECOND
 
-    assert probed(PROBING, RUN, later, is_success=True).state is BreakerState.CLOSED
-    failed = probed(PROBING, RUN, later, is_success=False)
+    assert probed(PROBING, EndAtDestination(RUN, True), later).state is BreakerState.CLOSED
+    failed = probed(PROBING, EndAtDestination(RUN, False), later)
     assert failed.state is BreakerState.OPEN
     assert failed.retry_at == later + 2 * PAUSE_FIRST_US
-    assert probed(PROBING, OTHER, later, is_success=True) == PROBING
+    assert probed(PROBING, EndAtDestination(OTHER, True), later) == PROBING
+
+
+def test_a_probe_that_is_asked_to_wait_is_followed_when_the_destination_says():
+    """Whatever the pause would have been; the pauses after it have not grown."""
+    later, asked = NOW + PAUSE_FIRST_US + SECOND, 4 * SECOND
+    waits = probed(PROBING, EndAtDestination(RUN, False, asked), later)
+
+    assert (BreakerState.OPEN, later + asked) == (waits.state, waits.retry_at)
+    probing = ask(waits, OTHER, later + asked, PROBE_US).breaker
+    assert OTHER == probing.probe
+    failed = probed(probing, EndAtDestination(OTHER, False), later + asked)
+    assert later + asked + 2 * PAUSE_FIRST_US == failed.retry_at
+    long = probed(PROBING, EndAtDestination(RUN, False, 10 * ASKED_PAUSE_MAX_US), later)
+    assert later + ASKED_PAUSE_MAX_US == long.retry_at
+
+
+def test_failures_that_open_it_say_when_the_first_probe_goes():
+    """The longest of what they were asked to wait; one that opens nothing changes nothing."""
+    ends = [EndAtDestination(RUN, False) for _ in range(FAILURES_MIN - 2)]
+    asked = [EndAtDestination(RUN, False, wait * SECOND) for wait in (40, 2)]
+
+    opened = fold(Breaker(counted_from=NOW), ends + asked, NOW)
+    assert (BreakerState.OPEN, NOW + 40 * SECOND) == (opened.state, opened.retry_at)
+    assert fold(Breaker(counted_from=NOW), asked, NOW).retry_at is None
+
+
+def test_failures_are_still_told_while_it_is_open():
+    """Those that opened it, and failed probes since; none after it has closed."""
+    failed = probed(PROBING, EndAtDestination(RUN, False), NOW + PAUSE_FIRST_US)
+
+    assert (FAILURES_MIN, FAILURES_MIN, FAILURES_MIN + 1) == (
+        OPEN.failed,
+        PROBING.failed,
+        failed.failed,
+    )
+    assert 0 == probed(PROBING, EndAtDestination(RUN, True), NOW + PAUSE_FIRST_US).failed
 
 
 def test_a_probe_that_tells_nothing_is_followed_by_another():
     """Cancelled, or given back by a worker that stops."""
-    open_again = probed(PROBING, RUN, NOW + PAUSE_FIRST_US, is_success=None)
+    open_again = probed(PROBING, EndAtDestination(RUN, None), NOW + PAUSE_FIRST_US)
 
     following = ask(open_again, OTHER, NOW + PAUSE_FIRST_US, PROBE_US)
     assert following.put_off_until is None
@@ -107,7 +146,7 @@ def test_pauses_grow_and_stay_bounded(fails: int):
         assert breaker.retry_at is not None
         now = breaker.retry_at
         breaker = ask(breaker, RUN, now, PROBE_US).breaker
-        breaker = probed(breaker, RUN, now, is_success=False)
+        breaker = probed(breaker, EndAtDestination(RUN, False), now)
         pauses.append(breaker.pause_us)
 
     assert pauses == sorted(pauses)

@@ -9,7 +9,7 @@ from duly.domain.audit import Actor
 from duly.domain.limits import Limit, read_limit
 from duly.domain.outcomes import SUCCEEDED, Failed
 from duly.domain.policies import Retry
-from duly.domain.runs import TaskPolicy
+from duly.domain.runs import Reason, TaskPolicy
 from duly.domain.schedules import Call
 from duly.domain.tasks import TaskLimits
 from duly.store.ports.limits import SetLimit
@@ -296,6 +296,27 @@ def test_a_destination_that_fails_is_left_alone_and_probed(rig):
     shop.executor.does(SUCCEEDED)
     rig.run("20s")
     assert ["succeeded"] * 30 == states(rig, runs)
+
+
+def test_a_probe_that_is_asked_to_wait_is_followed_when_the_destination_says(rig):
+    """Not after a pause that doubles: 10 s, 20 s, 40 s."""
+    enqueue(rig, "call", 30)
+    rig.dispatcher()
+    shop = rig.worker(CALLING, slots=10)
+    shop.worker.tick()
+    fail(shop, 10)
+    rig.run("10s")
+    probed_at = []
+    for _ in range(3):
+        assert 1 == len(shop.works)
+        shop.works.pop().ended(Failed("429", Reason.RETRY_AFTER, after_us=4 * SECOND))
+        shop.worker.wake()
+        shop.worker.tick()
+        probed_at.append(rig.now)
+        assert rig.now + 4 * SECOND == rig.store.list_breakers()[0].breaker.retry_at
+        rig.run("5s")
+
+    assert [5 * SECOND] * 2 == [later - at for at, later in pairwise(probed_at)]
 
 
 def test_what_says_no_is_there_and_its_breaker_stays_closed(rig):

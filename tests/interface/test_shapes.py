@@ -237,6 +237,7 @@ def views() -> Iterator[dict[str, Any]]:
                 succeeded=1,
                 failed=2,
                 running=0,
+                waiting=3,
                 opened_at=NOON,
                 retry_at=NOON,
                 updated_at=NOON,

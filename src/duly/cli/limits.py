@@ -200,7 +200,10 @@ def list_breakers(*, target: Target = TARGET) -> None:
         if print_empty_or_json(found, "No task has called a destination yet.", as_json=target.json):
             return
         now = application.status().now
-        headings = ("destination", "breaker", "went well", "failed", "open since", "tried again")
+        headings = (
+            *("destination", "breaker", "went well", "failed", "waiting"),
+            *("open since", "tried again"),
+        )
         print_table(headings, [_breaker_row(one, now) for one in found])
 
 
@@ -224,10 +227,10 @@ def show(destination: str, /, *, target: Target = TARGET) -> None:
             ("destination", found.destination),
             ("breaker", found.state),
             ("running", f"{found.running:,}"),
+            ("waiting", f"{found.waiting:,}"),
+            ("counted", f"{found.succeeded:,} went well, {found.failed:,} failed"),
         ]
-        if found.is_closed:
-            facts.append(("counted", f"{found.succeeded:,} went well, {found.failed:,} failed"))
-        else:
+        if not found.is_closed:
             facts += [
                 ("open since", utc_text(found.opened_at)),
                 ("tried again", utc_text(found.retry_at)),
@@ -277,6 +280,7 @@ def _breaker_row(breaker: Breaker, now: datetime) -> tuple[str, ...]:
         breaker.state,
         f"{breaker.succeeded:,}",
         f"{breaker.failed:,}",
+        f"{breaker.waiting:,}",
         utc_text(breaker.opened_at),
         "-" if again is None else relative_text(now, again),
     )

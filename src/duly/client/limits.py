@@ -200,11 +200,13 @@ class Breaker:
     state: str
     """closed, open or half-open."""
     succeeded: int
-    """While closed: how many attempts went well in the present window,"""
+    """How many attempts went well in the present window, or in the one that opened it,"""
     failed: int
-    """and how many failed for a reason of its own."""
+    """and how many failed for a reason of its own; while open, failed probes among them."""
     running: int
     """How many attempts are at it now; while half-open, probes among them."""
+    waiting: int
+    """How many runs were put off because of it, and wait to be tried; 0 while it is closed."""
     opened_at: datetime | None
     """Since when it is left alone."""
     retry_at: datetime | None
@@ -224,6 +226,7 @@ class Breaker:
             "succeeded": self.succeeded,
             "failed": self.failed,
             "running": self.running,
+            "waiting": self.waiting,
             "opened_at": iso_or_none(self.opened_at),
             "retry_at": iso_or_none(self.retry_at),
             "updated_at": iso_utc(self.updated_at),
@@ -275,6 +278,7 @@ def _breaker_view(record: BreakerRecord) -> Breaker:
         succeeded=breaker.succeeded,
         failed=breaker.failed,
         running=record.running,
+        waiting=record.waiting,
         opened_at=moment_or_none(opened_at),
         retry_at=moment_or_none(retry_at),
         updated_at=from_microseconds(record.updated_at),

@@ -3,7 +3,8 @@
 A `Breaker` is one row for the whole fleet. While closed, it counts successes and failures. After
 enough failures it opens: due attempts at its destination are put off, and take neither a worker's
 slot nor an attempt. After its pause the next due attempt is made alone, as a probe. If the probe
-succeeds the breaker closes; otherwise it stays open for twice as long.
+succeeds the breaker closes; otherwise it stays open for twice as long, or for as long as the
+destination asked for (Retry-After).
 
 `decide` checks in this order: the breaker of the destination, a place at each limit, a turn at each
 rate. A run that fails one check uses up nothing of the others: it holds no place and takes no turn.
@@ -35,7 +36,7 @@ from duly.domain.limits import (
     take_turn,
     why_text,
 )
-from duly.timetable.instants import MINUTE, SECOND_US
+from duly.timetable.instants import HOUR, MINUTE, SECOND_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,6 +51,8 @@ FAILURES_MIN = 10
 FAILED_SHARE_MIN = 0.5
 PAUSE_FIRST_US = 5 * SECOND_US
 PAUSE_MAX_US = 5 * MINUTE * SECOND_US
+ASKED_PAUSE_MAX_US = HOUR * SECOND_US
+"""A destination that asks for a longer pause (Retry-After) is probed after this."""
 LOOK_US = SECOND_US
 """While a probe is under way, the others ask again after so long."""
 BACK_EVERY_US = SECOND_US // 200
@@ -74,6 +77,7 @@ class Breaker:
     counted_from: int = 0
     succeeded: int = 0
     failed: int = 0
+    """In the present window; while open, in the window that opened it and by probes since."""
     opened_at: int | None = None
     """When it opened after having been closed."""
     retry_at: int | None = None
@@ -82,6 +86,21 @@ class Breaker:
     probe: RunId | None = None
     epoch: int = 0
     """Grows with every opening."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether attempts are made as they fall due."""
+        return self.state is BreakerState.CLOSED
+
+
+class EndAtDestination(NamedTuple):
+    """What the end of an attempt tells about its destination."""
+
+    run_id: RunId
+    is_answered: bool | None
+    """Whether the destination did its part; None: the end does not tell."""
+    wait_us: int | None = None
+    """How long the destination asked to wait, if it failed."""
 
 
 class Pass(NamedTuple):
@@ -108,6 +127,11 @@ def count(breaker: Breaker, succeeded: int, failed: int, now: int) -> Breaker:
     return _opened(replace(counted, opened_at=now), PAUSE_FIRST_US, now)
 
 
+def probe_when_asked(breaker: Breaker, wait_us: int, now: int) -> Breaker:
+    """Let the next probe of an open breaker go when the destination asked for it (Retry-After)."""
+    return replace(breaker, retry_at=now + min(wait_us, ASKED_PAUSE_MAX_US))
+
+
 def ask(breaker: Breaker, run: RunId, now: int, probe_us: int) -> Pass:
     """Decide about an attempt that is due; a probe has so long before it is given up for lost."""
     if breaker.state is BreakerState.CLOSED or breaker.probe == run:
@@ -123,15 +147,19 @@ def ask(breaker: Breaker, run: RunId, now: int, probe_us: int) -> Pass:
     return Pass(None, probing)
 
 
-def probed(breaker: Breaker, run: RunId, now: int, *, is_success: bool | None) -> Breaker:
-    """Take in how a probe has ended; None when it has told nothing, such as a cancelled one."""
-    if breaker.state is not BreakerState.HALF_OPEN or breaker.probe != run:
+def probed(breaker: Breaker, end: EndAtDestination, now: int) -> Breaker:
+    """Take in how a probe has ended, which may have told nothing, such as a cancelled one."""
+    if breaker.state is not BreakerState.HALF_OPEN or breaker.probe != end.run_id:
         return breaker
-    if is_success is None:
+    if end.is_answered is None:
         return replace(breaker, state=BreakerState.OPEN, probe=None, retry_at=now)
-    if is_success:
+    if end.is_answered:
         return reset_of(breaker, now)
-    return _opened(breaker, min(breaker.pause_us * 2, PAUSE_MAX_US), now)
+    failed = replace(breaker, failed=breaker.failed + 1)
+    if end.wait_us is not None:
+        # The destination says when: the pauses do not grow.
+        return probe_when_asked(_opened(failed, breaker.pause_us, now), end.wait_us, now)
+    return _opened(failed, min(breaker.pause_us * 2, PAUSE_MAX_US), now)
 
 
 def reset_of(breaker: Breaker, now: int) -> Breaker:
@@ -143,8 +171,6 @@ def _opened(breaker: Breaker, pause_us: int, now: int) -> Breaker:
     return replace(
         breaker,
         state=BreakerState.OPEN,
-        succeeded=0,
-        failed=0,
         retry_at=now + pause_us,
         pause_us=pause_us,
         probe=None,

@@ -361,6 +361,11 @@ _OWN = frozenset(
 """Reasons that have nothing to do with whom the task calls."""
 
 
+def asked_wait_us(end: End) -> int | None:
+    """Return how long a destination that failed asked to wait; None if it did not ask."""
+    return end.after_us if isinstance(end, Failed) and is_answered(end) is False else None
+
+
 def is_answered(end: End) -> bool | None:
     """Say whether a destination did its part; None when the end does not tell."""
     match end:

@@ -50,6 +50,8 @@ class Breaker(Shown, frozen=True, kw_only=True):
     succeeded: int
     failed: int
     running: int
+    waiting: int
+    """How many runs were put off because of it."""
     opened_at: Instant | None
     retry_at: Instant | None
     updated_at: Instant

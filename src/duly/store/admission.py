@@ -24,6 +24,7 @@ from duly.domain.admission import (
     count,
     decide,
     falls_under,
+    probe_when_asked,
     probed,
     room,
     turns_back,
@@ -31,13 +32,13 @@ from duly.domain.admission import (
 from duly.domain.audit import AuditSubject
 from duly.domain.limits import LimitKind, LimitReason, known_why, scope_of
 from duly.errors import NotFound
-from duly.store.ports.limits import PlaceRecord, Request
+from duly.store.ports.limits import BreakerRecord, PlaceRecord, Request
 from duly.timetable.instants import DAY, SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from duly.domain.admission import AdmissionDecision, AdmissionState
+    from duly.domain.admission import AdmissionDecision, AdmissionState, EndAtDestination
     from duly.domain.ids import RunId
     from duly.domain.limits import Limit, Limits, Rate, RateState
     from duly.store.ports.dispatch import MemberId
@@ -254,15 +255,36 @@ class Opening(ABC):
         return opened
 
 
-def fold(breaker: Breaker, ends: Iterable[tuple[RunId, bool | None]], now: int) -> Breaker:
-    """Take in how attempts at a destination have ended: True where the other side did its part."""
+def fold(breaker: Breaker, ends: Iterable[EndAtDestination], now: int) -> Breaker:
+    """Take in how attempts at a destination have ended."""
     succeeded = failed = 0
-    for run_id, is_answered in ends:
-        if breaker.probe == run_id:
-            breaker = probed(breaker, run_id, now, is_success=is_answered)
-        elif is_answered is not None:
-            succeeded, failed = succeeded + is_answered, failed + (not is_answered)
-    return count(breaker, succeeded, failed, now) if succeeded or failed else breaker
+    wait_us: int | None = None
+    for end in ends:
+        if breaker.probe == end.run_id:
+            breaker = probed(breaker, end, now)
+        elif end.is_answered is not None:
+            succeeded, failed = succeeded + end.is_answered, failed + (not end.is_answered)
+            if end.wait_us is not None:
+                wait_us = max(wait_us or 0, end.wait_us)
+    if not succeeded and not failed:
+        return breaker
+    counted = count(breaker, succeeded, failed, now)
+    has_opened = counted.epoch > breaker.epoch
+    return counted if wait_us is None or not has_opened else probe_when_asked(counted, wait_us, now)
+
+
+def with_waiting(
+    known: Sequence[BreakerRecord], count_put_off: Callable[[], Mapping[str, int]]
+) -> list[BreakerRecord]:
+    """Add how many runs wait for each destination that is down; nothing is counted if none is."""
+    is_down = any(not one.breaker.is_closed for one in known)
+    counts = count_put_off() if is_down else {}
+    return [
+        one
+        if one.breaker.is_closed
+        else one._replace(waiting=counts.get(turns_back(one.destination), 0))
+        for one in known
+    ]
 
 
 def place_records(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from duly.domain.admission import BreakerState
 from duly.domain.alert_rules import AlertKind
 from duly.domain.alerts import Condition, DetectorResult, rate_from_json
+from duly.domain.explain import out_of_service
 from duly.domain.ids import RunId, ScheduleId, identity_text
 from duly.domain.schedules import tenant_option
 from duly.engine.alerts.schedule_detectors import SUBJECTS_MAX, command_name
@@ -293,12 +294,13 @@ def _unbegun(queue: QueueRecord, status: StoreStatus) -> Condition:
     """Say that nothing of a queue is begun, and who could."""
     since, now = queue.oldest_at or status.now, status.now
     workers = [one for one in status.members if one.kind is MemberKind.WORKER and one.is_alive]
-    serving = [
-        one
-        for one in workers
-        if one.standing is None and (not one.queues or queue.name in one.queues)
-    ]
-    if serving:
+    own = [one for one in workers if not one.queues or queue.name in one.queues]
+    serving = [one for one in own if one.standing is None]
+    if own and not serving:
+        resting = {int(one.id): str(one.standing) for one in own}
+        why, remedy = out_of_service(queue.name, resting)
+        why = f"and {why}"
+    elif serving:
         why, remedy = "although workers serve it", "see what workers say: duly worker list"
     elif workers:
         why, remedy = "and no worker serves it", f"start duly worker --queue {quote(queue.name)}"
@@ -330,7 +332,13 @@ def _left_alone(record: BreakerRecord, now: int) -> Condition:
         since=since,
         summary=f"{record.destination} is down, and left alone since {_at(since)}",
         remedy=f"duly breaker show {quote(record.destination)}",
-        evidence={"state": str(breaker.state), "retry_at": again, "running": record.running},
+        evidence={
+            "state": str(breaker.state),
+            "retry_at": again,
+            "failed": breaker.failed,
+            "running": record.running,
+            "waiting": record.waiting,
+        },
     )
 
 

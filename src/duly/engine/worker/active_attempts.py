@@ -12,6 +12,7 @@ from duly.domain.outcomes import (
     AttemptFacts,
     ReturnedToQueue,
     Succeeded,
+    asked_wait_us,
     conclude,
     is_answered,
     is_to_be_checked,
@@ -233,7 +234,7 @@ class ActiveAttempts:
             worker=held.worker,
         )
         if held.is_calling:
-            ending.is_answered = is_answered(end)
+            ending.is_answered, ending.wait_us = is_answered(end), asked_wait_us(end)
         if held.has_scope:
             ending.scope = held.take_scope()
         if held.is_checked and is_to_be_checked(conclusion):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from duly.domain.admission import EndAtDestination
 from duly.domain.enums import RunState
 from duly.domain.outcomes import Close, DeadLetter, MarkAmbiguous, Requeue, RetryLater
 from duly.domain.runs import Reason
@@ -33,11 +34,12 @@ def end_claim(  # noqa: PLR0913 - whose end, and what it tells
     conclusion: Conclusion,
     *,
     is_answered: bool | None = None,
+    wait_us: int | None = None,
 ) -> None:
     """Record the end of a claim, and put its run where it was decided."""
     tables = journal.tables
     journal.remove(tables.claims, run_id)
-    end_at_limits(journal, run_id, is_answered=is_answered)
+    end_at_limits(journal, EndAtDestination(run_id, is_answered, wait_us))
     tries = ended_tries(claim.tries, conclusion)
     after = next_place(
         conclusion,

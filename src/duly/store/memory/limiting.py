@@ -31,6 +31,7 @@ from duly.store.admission import (
     reset_breaker_subject,
     spread_again,
     unknown_destination,
+    with_waiting,
 )
 from duly.store.memory.attempts import task_of
 from duly.store.ports.limits import BreakerRecord, PlaceRecord
@@ -38,6 +39,7 @@ from duly.store.ports.limits import BreakerRecord, PlaceRecord
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from duly.domain.admission import EndAtDestination
     from duly.domain.audit import Actor
     from duly.domain.ids import RunId
     from duly.domain.limits import Limit, Rate
@@ -161,11 +163,11 @@ def leave_limits(journal: Journal, run_id: RunId) -> None:
     journal.remove(journal.tables.turns, run_id)
 
 
-def end_at_limits(journal: Journal, run_id: RunId, *, is_answered: bool | None) -> None:
+def end_at_limits(journal: Journal, end: EndAtDestination) -> None:
     """Give back the places of an attempt that has ended; note how its destination did."""
-    destination = destination_of(leave_places(journal, run_id))
+    destination = destination_of(leave_places(journal, end.run_id))
     if destination is not None:
-        journal.answers.setdefault(destination, []).append((run_id, is_answered))
+        journal.answers.setdefault(destination, []).append(end)
 
 
 def take_in(journal: Journal) -> None:
@@ -227,7 +229,10 @@ def list_places(journal: Journal) -> list[PlaceRecord]:
 
 def list_breakers(journal: Journal) -> list[BreakerRecord]:
     """Return what is known of destinations, by name."""
-    return [_breaker(journal, destination) for destination in sorted(journal.tables.breakers)]
+    known = [_breaker(journal, destination) for destination in sorted(journal.tables.breakers)]
+    return with_waiting(
+        known, lambda: Counter(str(one.reason) for one in journal.tables.waiting.values())
+    )
 
 
 def _breaker(journal: Journal, destination: str) -> BreakerRecord:

@@ -22,7 +22,7 @@ from duly.store.ports.schedules import NEAR_US
 from duly.store.rulings import delayed_timer, retry_timer, schedule_timer
 
 if TYPE_CHECKING:
-    from duly.domain.admission import Breaker
+    from duly.domain.admission import Breaker, EndAtDestination
     from duly.domain.alerts import AlertId, AlertRecord, DeliveryId, DeliveryRecord
     from duly.domain.audit import AuditSubject, Seal
     from duly.domain.auth import TokenId, TokenRecord
@@ -336,7 +336,7 @@ class Journal:
         """Who is to be told once it is written."""
         self.freed: set[str] = set()
         """Gates that were given back, for whoever lets the next through."""
-        self.answers: dict[str, list[tuple[RunId, bool | None]]] = {}
+        self.answers: dict[str, list[EndAtDestination]] = {}
         """How attempts have ended, by destination, until all of them are taken in together."""
         self._reserved = reserved or []
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []

@@ -264,6 +264,8 @@ class FinishAttempt:
     """What it says about its scope since the last report."""
     follow_up: CheckRun | None = None
     """A run that is made of it in the same transaction: the check of its result."""
+    wait_us: int | None = None
+    """How long a destination that failed asked to wait."""
 
 
 class FinishResult(StrEnum):

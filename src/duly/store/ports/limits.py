@@ -22,6 +22,8 @@ class BreakerRecord(NamedTuple):
     breaker: Breaker
     running: int
     updated_at: int
+    waiting: int = 0
+    """How many runs were put off because of it, and have not come back; 0 while it is closed."""
 
 
 class PlaceRecord(NamedTuple):

@@ -16,17 +16,19 @@ from duly.store.admission import (
     reset_breaker_subject,
     spread_again,
     unknown_destination,
+    with_waiting,
 )
 from duly.store.limit_rows import breaker_of, breaker_row
 from duly.store.ports.limits import BreakerRecord
 from duly.store.postgres.arrays import Int4s, Int8s, OptionalInt8s, OptionalUuids, Texts
 from duly.store.postgres.put_off import call_back, list_put_off
+from duly.store.postgres.session import pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from duly.domain.admission import EndAtDestination
     from duly.domain.audit import Actor
-    from duly.domain.ids import RunId
     from duly.store.postgres.arrays import Encoded
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Look, Work
@@ -56,6 +58,9 @@ FROM unnest($2::text[], $3::text[], $4::int8[], $5::int4[], $6::int4[], $7::int8
 WHERE b.destination = u.destination"""
 COUNT_HELD = """
 SELECT place, count(*) FROM duly.held_places WHERE place = ANY($1::text[]) GROUP BY place"""
+# By the index that call_back uses.
+COUNT_PUT_OFF = """
+SELECT reason, count(*) FROM duly.waiting WHERE reason ^@ 'breaker ' GROUP BY reason"""
 FORGET_BREAKERS = """
 DELETE FROM duly.breakers WHERE destination = ANY(ARRAY(
     SELECT destination FROM duly.breakers WHERE state = 'closed' AND updated_at < $1::int8
@@ -67,10 +72,10 @@ def count_held(session: Session, places: Sequence[str]) -> dict[str, int]:
     return dict(session.rows(COUNT_HELD, (Texts(places),)))
 
 
-def take_in(work: Work, ends: Mapping[str, Sequence[tuple[RunId, bool | None]]]) -> None:
-    """Take in how attempts have ended, by destination: True where the other side did its part."""
+def take_in(work: Work, ends: Mapping[str, Sequence[EndAtDestination]]) -> None:
+    """Take in how attempts have ended, by destination."""
     # Of one that nobody has told anything about nothing is written.
-    telling = [name for name, told in ends.items() if any(said is not None for _, said in told)]
+    telling = [name for name, told in ends.items() if any(e.is_answered is not None for e in told)]
     if telling:
         work.session.run(KNOW_BREAKERS, (Texts(sorted(telling)), work.now))
     known = lock_breakers(work, sorted(ends))
@@ -99,10 +104,11 @@ def list_breakers(look: Look) -> list[BreakerRecord]:
     found = look.session.rows(ALL_BREAKERS)
     places = {row[10]: scope_of(LimitKind.DESTINATION, row[10]) for row in found}
     running = count_held(look.session, [*places.values()])
-    return [
+    known = [
         BreakerRecord(row[10], breaker_of(row), running.get(places[row[10]], 0), row[9])
         for row in found
     ]
+    return with_waiting(known, lambda: pairs(look.session, COUNT_PUT_OFF))
 
 
 def reset_breaker(work: Work, destination: str, actor: Actor) -> BreakerRecord:

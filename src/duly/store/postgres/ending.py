@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from duly.domain.admission import EndAtDestination
 from duly.domain.enums import RunState
 from duly.domain.ids import RunId, shard_of
 from duly.domain.outcomes import Close, DeadLetter, MarkAmbiguous, Requeue, RetryLater
@@ -175,8 +176,8 @@ class Endings:
         self._checks: list[CheckRun | None] = []
         self._given_back: list[RunId] = []
         """Who holds a gate no longer."""
-        self._limited: dict[RunId, bool | None] = {}
-        """Who may hold places at limits: whether the other side did its part."""
+        self._limited: dict[RunId, EndAtDestination] = {}
+        """Runs that may hold places at limits."""
         self._entries: list[tuple[str, AuditSubject]] = []
 
     def record(self, action: str, subject: AuditSubject) -> None:
@@ -187,7 +188,14 @@ class Endings:
         """Have the check of a run made, where it has one."""
         self._checks.append(check)
 
-    def end(self, claim: Claim, conclusion: Conclusion, *, is_answered: bool | None = None) -> None:
+    def end(
+        self,
+        claim: Claim,
+        conclusion: Conclusion,
+        *,
+        is_answered: bool | None = None,
+        wait_us: int | None = None,
+    ) -> None:
         """End a claim that we hold, and put its run where it was decided."""
         run_id, tries = claim.run_id, ended_tries(claim.tries, conclusion)
         asked = claim.cancel_asked_at is not None
@@ -198,7 +206,7 @@ class Endings:
         if claim.effects_at is not None:
             self._intending.append((run_id, claim.fence))
         if claim.is_gated:
-            self._limited[run_id] = is_answered
+            self._limited[run_id] = EndAtDestination(run_id, is_answered, wait_us)
         if claim.is_gated and not isinstance(after, RetryLater | Requeue | MarkAmbiguous):
             self._given_back.append(run_id)
         if isinstance(after, Close):

@@ -268,7 +268,8 @@ def _finish_distinct(
 
 def _end(work: Work, endings: Endings, claim: Claim, end: FinishAttempt) -> None:
     """End a claim that is ours; what it leaves on record comes in its turn."""
-    endings.end(_told(work, claim, end), end.conclusion, is_answered=end.is_answered)
+    told = _told(work, claim, end)
+    endings.end(told, end.conclusion, is_answered=end.is_answered, wait_us=end.wait_us)
     endings.follow(end.follow_up)
 
 

@@ -45,6 +45,7 @@ from duly.store.postgres.session import one, pairs
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from duly.domain.admission import EndAtDestination
     from duly.domain.audit import Actor
     from duly.domain.limits import Limit, Rate, RateState
     from duly.store.ports.limits import PlaceRecord, SetLimit
@@ -295,14 +296,14 @@ class EndsAtLimits:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._ends: dict[str, list[tuple[RunId, bool | None]]] = {}
+        self._ends: dict[str, list[EndAtDestination]] = {}
 
-    def add(self, ended: Mapping[RunId, bool | None]) -> None:
+    def add(self, ended: Mapping[RunId, EndAtDestination]) -> None:
         """Give back the places of attempts."""
         for run_id, place in leave_places(self._work, [*ended]):
             destination = destination_of([place])
             if destination is not None:
-                self._ends.setdefault(destination, []).append((run_id, ended[run_id]))
+                self._ends.setdefault(destination, []).append(ended[run_id])
 
     def write(self) -> None:
         """Write what was learnt, once for each destination; from here on no claim is locked."""

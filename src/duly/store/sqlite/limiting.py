@@ -30,6 +30,7 @@ from duly.store.admission import (
     reset_breaker_subject,
     spread_again,
     unknown_destination,
+    with_waiting,
 )
 from duly.store.limit_rows import breaker_of, breaker_row, limit_record, limit_row
 from duly.store.ports.limits import BreakerRecord
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from duly.domain.admission import EndAtDestination
     from duly.domain.audit import Actor
     from duly.domain.limits import Limit, Rate
     from duly.store.ports.limits import PlaceRecord, SetLimit
@@ -88,6 +90,9 @@ ORDER BY destination"""  # noqa: S608 - columns of ours
 PUT_BREAKER = f"""
 INSERT OR REPLACE INTO duly_breakers (destination, updated_at, {_BREAKER})
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""  # noqa: S608 - columns of ours
+COUNT_PUT_OFF = """
+SELECT reason, count(*) FROM duly_waiting WHERE reason > 'breaker ' AND reason < 'breaker!'
+GROUP BY reason"""
 LIST_PUT_OFF = "SELECT run_id, shard FROM duly_waiting WHERE reason = ? ORDER BY due_at, run_id"
 CALL_BACK = "UPDATE duly_waiting SET due_at = ? WHERE run_id = ?"
 PUT_TURN = "INSERT OR REPLACE INTO duly_turns (run_id, at) VALUES (?, ?)"
@@ -225,13 +230,13 @@ class EndsAtLimits:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._ends: dict[str, list[tuple[RunId, bool | None]]] = {}
+        self._ends: dict[str, list[EndAtDestination]] = {}
 
-    def add(self, run_id: RunId, is_answered: bool | None) -> None:  # noqa: FBT001 - as it is told
+    def add(self, end: EndAtDestination) -> None:
         """Give back the places of an attempt."""
-        destination = destination_of(leave_places(self._work, run_id))
+        destination = destination_of(leave_places(self._work, end.run_id))
         if destination is not None:
-            self._ends.setdefault(destination, []).append((run_id, is_answered))
+            self._ends.setdefault(destination, []).append(end)
 
     def write(self) -> None:
         """Write what was learnt, once for each destination."""
@@ -310,7 +315,8 @@ def list_places(look: Look) -> list[PlaceRecord]:
 def list_breakers(look: Look) -> list[BreakerRecord]:
     """Return what is known of destinations, by name."""
     found: list[Row] = look.connection.execute(LIST_BREAKERS).fetchall()
-    return [_told(look, row[0], row[1], breaker_of(row[2:])) for row in found]
+    known = [_told(look, row[0], row[1], breaker_of(row[2:])) for row in found]
+    return with_waiting(known, lambda: pairs(look.connection, COUNT_PUT_OFF))
 
 
 def _told(look: Look | Work, destination: str, updated_at: int, breaker: Breaker) -> BreakerRecord:

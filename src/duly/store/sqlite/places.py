@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
+from duly.domain.admission import EndAtDestination
 from duly.domain.enums import Lane, RunState
 from duly.domain.ids import RunId, shard_of
 from duly.domain.outcomes import Close, DeadLetter, MarkAmbiguous, Requeue, RetryLater
@@ -139,7 +140,7 @@ class Moving:
         )
         told: Row = (claim.claimed_at, started_at, claim.cancel_asked_at)
         if claim.is_gated:
-            self._ends.add(claim.run_id, finish.is_answered)
+            self._ends.add(EndAtDestination(claim.run_id, finish.is_answered, finish.wait_us))
         if not isinstance(after, RetryLater | Requeue | MarkAmbiguous):
             give_back(self._work, claim.run_id)
         if isinstance(after, Close):
