@@ -94,6 +94,23 @@ def test_quotas_are_set_and_taken_back(desk):
     assert ["owner:*"] == [one["scope"] for one in left]
 
 
+def test_the_default_quota_of_an_owner_binds_all_but_admins_of_every_tenant(desk):
+    """The refusal says for whom it is."""
+    new = {"task": "report", "when": "1d", "owner": "ada"}
+    bob = token_for(desk.app, "bob", role="operator")
+
+    def make(name: str, **by: object) -> int:
+        return desk.asked.post("/schedules", json={"name": name, **new}, **by).status_code
+
+    made = [make(f"hers {number}", headers=bob) for number in range(10)]
+    refused = desk.asked.post("/schedules", json={"name": "more", **new}, headers=bob)
+
+    assert [201] * 10 == made
+    assert (429, "over-quota") == (refused.status_code, refused.json()["code"])
+    assert "The limit is for end users" in refused.json()["remedy"]
+    assert 201 == make("by the admin")
+
+
 def test_an_owner_is_gone_and_back(desk):
     """What is made for them meanwhile is refused, with what to do."""
     new = {"task": "report", "when": "1d", "owner": "ada"}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
+import duly
 from tests.cli.test_run_orders import HERE, undo
 
 if TYPE_CHECKING:
@@ -92,6 +95,20 @@ def test_quotas_are_set_kept_and_taken_back(place: Workplace):
     ]
     (default,) = place.duly("quota", "list", "--json").json
     assert (10, True) == (default["most"], default["is_default"])
+
+
+def test_the_default_quota_of_an_owner_is_for_end_users(place: Workplace, store: SqliteStore):
+    """A program that makes schedules for them is refused; an operator at the command line is not."""
+    app = duly.App(store=store)
+    report = app.task(name="nightly_report")(lambda: None)
+    for number in range(10):
+        app.schedules.create(f"hers {number}", report, duly.every("1d"), owner="anna")
+
+    with pytest.raises(duly.OverQuota, match="The limit is for end users"):
+        app.schedules.create("one more", report, duly.every("1d"), owner="anna")
+    by_hand = create(place, "one more", "--owner", "anna")
+
+    assert 0 == by_hand.status, by_hand.err
 
 
 def test_an_owner_is_gone_and_somebody_takes_over(place: Workplace):

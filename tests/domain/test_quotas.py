@@ -62,6 +62,14 @@ def test_what_is_said_by_name_goes_before_what_is_said_about_each():
     assert [3] == [one.most for one in bounds_on_schedule(None, HERS, [each, others])]
 
 
+def test_an_operator_is_bounded_by_what_was_set_and_not_by_the_default():
+    each = quota("owner:*", SCHEDULES, 4)
+
+    assert [10] == [one.most for one in bounds_on_schedule(None, HERS, [])]
+    assert [] == bounds_on_schedule(None, HERS, [], is_operator=True)
+    assert [4] == [one.most for one in bounds_on_schedule(None, HERS, [each], is_operator=True)]
+
+
 def test_a_new_schedule_is_bounded_by_all_that_apply_in_one_order():
     """Who waits for others does so in the same order everywhere, so nobody waits in a ring."""
     quotas = [
@@ -136,7 +144,9 @@ def test_an_error_names_the_quota_the_count_and_the_remedy():
     assert isinstance(error, Conflict)
     assert (
         "quota: 'owner:anna of tenant acme' has 12 active schedules, and 10 is the most; pause or"
-        " delete one, or raise it: duly quota set owner:anna --tenant acme --schedules N"
+        " delete one, or raise it: duly quota set owner:anna --tenant acme --schedules N. The limit"
+        " is for end users: declared schedules (@app.schedule, duly schedule apply) do not count,"
+        " and the default does not bind operators (duly schedule create)"
     ) == str(error)
     again = pickle.loads(pickle.dumps(error))
     assert (str(error), 10, 12) == (str(again), again.most, again.count)

@@ -347,9 +347,16 @@ class Middleware:
     ) -> App:
         """Return the application as it acts for whoever asks, in the tenant that they name."""
         address = caller_address(request, self.settings.proxies)
+        actor = Actor(
+            name=principal.name,
+            source=source,
+            address=address,
+            credential=principal.credential,
+            is_operator=principal.is_everywhere and Scope.ADMIN in principal.scopes,
+        )
         return self.app.within(
             tenant=principal.tenant_for(tenant),
-            actor=Actor(principal.name, source, address=address, credential=principal.credential),
+            actor=actor,
             is_confined=not principal.is_everywhere,
         )
 

@@ -485,18 +485,22 @@ class App(CallerParts, Declaring, Employing, Guarding):
         self._bind_caller(caller)
         self.tasks.checks = Checks(caller)
 
-    def acting_as(self, actor: str, source: str, tenant: str | None = None) -> Self:
+    def acting_as(
+        self, actor: str, source: str, tenant: str | None = None, *, is_operator: bool = False
+    ) -> Self:
         """Return this application, giving its orders under another name and from elsewhere.
 
-        They are about its own tenant's promises, unless it is told another.
+        They are about its own tenant's promises, unless it is told another. An operator's orders
+        are not bounded by the default quota of end users.
         """
         other = copy(self)
         whose = self.tenant if tenant is None else read_tenant(tenant)
         if whose != self.tenant:
             self._caller.require_operator("speak for another tenant")
-        App._bind_caller(
-            other, replace_parts(self._caller, actor=actor, source=source, tenant=whose)
+        caller = replace_parts(
+            self._caller, actor=actor, source=source, tenant=whose, is_operator=is_operator
         )
+        App._bind_caller(other, caller)
         return other
 
     def within(self, *, tenant: str, actor: str | Actor, is_confined: bool = True) -> Self:
@@ -514,6 +518,7 @@ class App(CallerParts, Declaring, Employing, Guarding):
             source=by.source,
             address=by.address,
             credential=by.credential,
+            is_operator=by.is_operator,
             is_confined=is_confined or self._caller.is_confined,
         )
         App._bind_caller(other, caller)

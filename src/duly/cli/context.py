@@ -323,7 +323,7 @@ def open_app(
         app = app.rehearsing()
     elif not makes_store:
         app.require_store()
-    with app.acting_as(person(), SOURCE, named_tenant(target)) as acting:
+    with app.acting_as(person(), SOURCE, named_tenant(target), is_operator=True) as acting:
         yield acting
 
 

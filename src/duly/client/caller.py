@@ -76,6 +76,8 @@ class Caller:
     """By which token or session they are known, if so."""
     is_confined: bool = False
     """Whether it speaks for its tenant only: what all share it neither changes nor counts."""
+    is_operator: bool = False
+    """Whether an operator gives its orders by hand."""
     rest: Callable[[int], None] = rest_for
     """Lets so many microseconds pass between two looks; virtual time does it at once."""
 
@@ -100,8 +102,14 @@ class Caller:
 
     def ordering(self, reason: str | None = None) -> Actor:
         """Return who gives an order, from where and why, as the audit trail records it."""
-        why = read_reason(reason)
-        return Actor(self.actor, self.source, why, self.address, self.credential)
+        return Actor(
+            name=self.actor,
+            source=self.source,
+            reason=read_reason(reason),
+            address=self.address,
+            credential=self.credential,
+            is_operator=self.is_operator and not self.is_confined,
+        )
 
 
 _NOT_AWAITED = frozenset(

@@ -8,7 +8,7 @@ seal; a changed seal contradicts every seal that follows.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,6 +46,8 @@ class Actor:
     """From which address of the network; None for whoever did not come over one."""
     credential: str | None = None
     """By which token or session he was known: `token:` or `session:` and its id, never a secret."""
+    is_operator: bool = field(default=False, compare=False)
+    """Whether an operator gives it: defaults for end users do not bind it. Not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

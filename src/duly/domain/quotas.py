@@ -6,7 +6,8 @@ for each.
 
 An end user is an owner for which a program makes schedules with `owner=`, and not by a declaration.
 A declared schedule belongs to the operator of the application, whatever owner it names, and counts
-against the tenant only.
+against the tenant only. What an operator makes by hand for an owner counts, but only a quota that
+was set bounds the operator's order: the default is for end users.
 
 The functions are pure: they select the quotas that apply to an order, and make the error when one
 is reached. The store counts, in the transaction of the order.
@@ -48,6 +49,12 @@ EACH_OWNER = "owner:*"
 GONE = "gone:"
 """How the scope begins under which an owner is gone; nobody can set a quota of it."""
 _SCOPES = 'use "all", "tenant:NAME", "tenant:*" (each), "owner:NAME" or "owner:*" (each)'
+
+
+_FOR_END_USERS = (
+    "The limit is for end users: declared schedules (@app.schedule, duly schedule apply) do not"
+    " count, and the default does not bind operators (duly schedule create)"
+)
 
 
 class Counted(StrEnum):
@@ -172,9 +179,16 @@ def is_taken_on(old: ScheduleRecord | None, new: ScheduleRecord) -> bool:
 
 
 def bounds_on_schedule(
-    old: ScheduleRecord | None, new: ScheduleRecord, quotas: Iterable[Quota]
+    old: ScheduleRecord | None,
+    new: ScheduleRecord,
+    quotas: Iterable[Quota],
+    *,
+    is_operator: bool = False,
 ) -> list[Bound]:
-    """Return what bounds an order that has made one schedule more, in the order of waiting."""
+    """Return what bounds an order that has made one schedule more, in the order of waiting.
+
+    An operator's order is bounded by what was set, and not by the default for end users.
+    """
     said = {(one.key, one.counted): one.most for one in quotas}
     tenant, owner = new.tenant, _end_user(new)
     whole = QuotaKey(f"tenant:{tenant}")
@@ -188,7 +202,8 @@ def bounds_on_schedule(
         found.append(_bound(said, keys, Counted.SCHEDULES, tenant))
     if owner is not None:
         keys = [QuotaKey(f"owner:{owner}", tenant), QuotaKey(EACH_OWNER)]
-        said.setdefault((keys[-1], Counted.SCHEDULES), OWNED_DEFAULT)
+        if not is_operator:
+            said.setdefault((keys[-1], Counted.SCHEDULES), OWNED_DEFAULT)
         bound = _bound(said, keys, Counted.SCHEDULES, tenant)
         found.append(None if bound is None else bound._replace(owner=owner))
     return [one for one in found if one is not None]
@@ -219,6 +234,8 @@ def over_quota(bound: Bound, there: int, *, asked: int = 1, wait_us: int = WINDO
     who = f"{bound.scope} of tenant {bound.tenant}" if is_elsewhere else bound.scope
     of = "" if bound.owner is None else tenant_option(bound.tenant or TENANT_DEFAULT)
     remedy = f"{first}, or raise it: duly quota set {quote(bound.scope)}{of} --{bound.counted} N"
+    if bound.owner is not None:
+        remedy += f". {_FOR_END_USERS}"
     return OverQuota(who, problem, remedy, bound.most, there)
 
 

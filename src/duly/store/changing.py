@@ -125,7 +125,7 @@ class Changing(ABC):
             refuse_others_id(command.id, known.tenant, command.tenant)
             return CreatedSchedule(known, is_new=False)
         record = self._insert(command)
-        self.counting().check_schedule(None, record, self._work.now)
+        self.counting().check_schedule(None, record, command.actor, self._work.now)
         self._work.record(command.actor, "schedule.created", created_subject(record))
         return CreatedSchedule(record, is_new=True)
 
@@ -145,7 +145,7 @@ class Changing(ABC):
             self._give_up_owed(old)
         changed = self._settled(old, changed, command)
         self._update(old, changed)
-        self.counting().check_schedule(old, changed, now)
+        self.counting().check_schedule(old, changed, command.actor, now)
         if changed.pending is not None:
             self._work.announce("schedule", changed.id, changed.pending.due_at, changed.shard)
         self._work.record(command.actor, change.action, changed_subject(old, changed))

@@ -78,7 +78,9 @@ class QuotaCounter(ABC):
     def pending(self, tenant: str, limit: int) -> int:
         """Count delayed runs that are pending."""
 
-    def check_schedule(self, old: ScheduleRecord | None, new: ScheduleRecord, now: int) -> None:
+    def check_schedule(
+        self, old: ScheduleRecord | None, new: ScheduleRecord, actor: Actor, now: int
+    ) -> None:
         """Refuse an order about a schedule that has gone over a quota; it is written already.
 
         Or that leaves it to an owner who is gone.
@@ -93,12 +95,12 @@ class QuotaCounter(ABC):
         if is_taken:
             refuse_gone(new, found)
         if is_bound:
-            self._check_bounds(old, new, found, now)
+            is_operator = actor.is_operator
+            bounds = bounds_on_schedule(old, new, found, is_operator=is_operator)
+            self._check_bounds(bounds, new, now)
 
-    def _check_bounds(
-        self, old: ScheduleRecord | None, new: ScheduleRecord, found: Sequence[Quota], now: int
-    ) -> None:
-        for bound in bounds_on_schedule(old, new, found):
+    def _check_bounds(self, bounds: Sequence[Bound], new: ScheduleRecord, now: int) -> None:
+        for bound in bounds:
             self.wait_turn(bound)
             if bound.counted is Counted.CREATIONS:
                 self._check_creations(bound, now)

@@ -47,7 +47,7 @@ def create_schedule(journal: Journal, command: CreateSchedule) -> CreatedSchedul
     journal.insert(tables.names, (record.tenant, record.name), record.id)
     journal.insert(tables.definitions, (record.id, 1), command.definition)
     journal.put(tables.definition_times, (record.id, 1), journal.now)
-    MemoryCounting(journal).check_schedule(None, record, journal.now)
+    MemoryCounting(journal).check_schedule(None, record, command.actor, journal.now)
     journal.announce("schedule", record.id, command.pending.due_at)
     journal.record(
         command.actor,
@@ -77,7 +77,7 @@ def change_schedule(journal: Journal, command: ChangeSchedule) -> ScheduleRecord
         _give_up_owed(journal, old)
     changed = write_settlement(journal, changed, change.settlement, old.definition_number)
     journal.put(tables.schedules, old.id, changed)
-    MemoryCounting(journal).check_schedule(old, changed, now)
+    MemoryCounting(journal).check_schedule(old, changed, command.actor, now)
     if changed.pending is not None:
         journal.announce("schedule", old.id, changed.pending.due_at)
     journal.record(
