@@ -130,15 +130,23 @@ class ReadingAttempts:
     def test_a_claim_whose_worker_is_silent_is_stale(
         self, store: Store, clock: ManualClock, *, is_started: bool
     ) -> None:
-        """From the instant its lease runs out; nobody has settled it yet."""
+        """Once three of its five heartbeats are missing; its lease goes on, and it can renew it."""
         worker, claimed = work.queue_and_take(store)
         if is_started:
             store.report(worker, [Report(hold=claimed.hold, started_at=5)])
-        clock.advance(WORKER_TTL_US - 1)
-        before = state_of(store, claimed)
+        fresh = AttemptState.RUNNING if is_started else AttemptState.CLAIMED
+        clock.advance(WORKER_TTL_US * 3 // 5 - 1)
+        assert fresh == state_of(store, claimed)
         clock.advance(1)
-
-        assert (AttemptState.RUNNING if is_started else AttemptState.CLAIMED) == before
+        assert AttemptState.HEARTBEAT_STALE == state_of(store, claimed)
+        stale = AttemptFilter(
+            tenant=TENANT_DEFAULT, states=frozenset((AttemptState.HEARTBEAT_STALE,))
+        )
+        assert [claimed.run_id] == [one.run_id for one in store.search_attempts(stale).records]
+        store.beat(Heartbeat(worker=worker, holds=(claimed.hold,)))
+        assert fresh == state_of(store, claimed)
+        assert [] == store.search_attempts(stale).records
+        clock.advance(WORKER_TTL_US)
         assert AttemptState.HEARTBEAT_STALE == state_of(store, claimed)
 
     def test_an_attempt_that_breathes_and_does_not_advance_is_stalled(

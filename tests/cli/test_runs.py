@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.domain.outcomes import Succeeded
-from duly.store.ports.execution import FinishResult
+from duly.domain.runs import TaskPolicy
+from duly.store.ports.execution import FinishResult, Heartbeat
 from duly_conformance import kit, steps
 from tests.cli.scripted_worker import PlayedWorker
 from tests.waiting import read_line
@@ -277,3 +278,30 @@ def test_a_run_that_is_not_there_is_exit_code_3(place: Workplace, order: str):
 
     assert (3, "") == (answer.status, answer.out)
     assert "'nothing' was not found; see duly run list" in answer.err
+
+
+def test_an_attempt_whose_worker_is_silent_or_that_does_not_advance_says_so(
+    place: Workplace, store: SqliteStore
+):
+    """In the attempts, the run and the view of all; its run is running all the same."""
+    store.register_policies({"send_reminder": TaskPolicy(stall_us=1)})
+    silent, stalled = PlayedWorker(store), PlayedWorker(store)
+    runs = []
+    for worker in (silent, stalled):
+        runs.append(str(worker.queue(str(worker.member))))
+        worker.advance(worker.take(), done=1)
+    store.beat(Heartbeat(worker=silent.member, ttl_us=1))  # its lease has run out by now
+
+    states = ["heartbeat-stale", "stalled"]
+    shown = [place.duly("run", "show", run).out for run in runs]
+    top = place.duly("top").out
+    told = place.duly("top", "--json").json["running"]
+    attempts = [place.duly("run", "attempts", run, "--json").json for run in runs]
+
+    assert states == [one[-1]["state"] for one in attempts]
+    assert all(
+        f"running; its attempt is {state}" in out for state, out in zip(states, shown, strict=True)
+    )
+    assert all(f"1, {state}" in top for state in states)
+    found = {one["id"]: (one["state"], one["attempt_state"]) for one in told}
+    assert {run: ("running", state) for run, state in zip(runs, states, strict=True)} == found

@@ -113,6 +113,10 @@ def test_stuck_is_what_breathes_and_does_not_advance():
         number, path = tiles(visitor)["Stuck"]
         listed = visitor.get(path).text
         text = visitor.get(f"/runs/{UUID(bytes=claimed.record.id)}").text
+        fleet = visitor.get("/fleet").text
+        clock.advance(40 * MINUTE_US)
+        silent = visitor.get(f"/runs/{UUID(bytes=claimed.record.id)}").text
+        silent_fleet = visitor.get("/fleet").text
 
     assert (0, 1) == (before, number)
     assert ">remind</a>" in listed
@@ -121,6 +125,12 @@ def test_stuck_is_what_breathes_and_does_not_advance():
     assert "fresh" in heartbeat
     assert "stalled" in progress
     assert "3 of 40" in progress
+    assert "Its worker is heard of." in heartbeat
+    assert ("stalled" in fleet, "heartbeat stale" in fleet) == (True, False)
+    heartbeat = silent.partition('id="holding"')[2].partition("<h3>Progress</h3>")[0]
+    assert "heartbeat stale" in heartbeat
+    assert "Its worker has missed heartbeats." in heartbeat
+    assert "heartbeat stale" in silent_fleet
 
 
 def test_what_nobody_fires_is_missing_and_its_trigger_overdue():

@@ -20,6 +20,7 @@ from duly.client.attempt_view import Attempt
 from duly.client.doubt_view import Check, Effect
 from duly.client.run_view import Run
 from duly.client.schedule_history import HistoryEntry
+from duly.domain.enums import AttemptState
 from duly.domain.runs import Progress
 from duly.domain.verification import Scope
 from duly.errors import NotFound
@@ -28,6 +29,8 @@ from duly.timetable.instants import utc_text
 EVIDENCE_LENGTH_MAX = 200
 MISSING_SHOWN_MAX = 20
 DECISIONS_MAX = 100
+TROUBLED = (str(AttemptState.HEARTBEAT_STALE), str(AttemptState.STALLED))
+"""States of attempts that go on, and may not end well."""
 _DOUBT = "run.ambiguous"
 _DECISIONS = frozenset((_DOUBT, "run.settled", "run.verdict"))
 
@@ -267,7 +270,7 @@ def _facts(run: Run, attempts: Sequence[Attempt], now: datetime) -> list[tuple[s
         window = f"after {since}, up to {utc_text(run.window[1])}"
     facts = [
         ("id", str(run.id)),
-        ("state", _state(run, now)),
+        ("state", _state(run, attempts, now)),
         ("task", f"{run.task} {json.dumps(run.arguments, ensure_ascii=False)}"),
         ("lineage", _lineage(run, attempts)),
         ("key", run.key or "-"),
@@ -281,8 +284,10 @@ def _facts(run: Run, attempts: Sequence[Attempt], now: datetime) -> list[tuple[s
     return facts
 
 
-def _state(run: Run, now: datetime) -> str:
+def _state(run: Run, attempts: Sequence[Attempt], now: datetime) -> str:
     text = run.state + (f": {run.reason}" if run.reason else "")
+    if attempts and attempts[-1].state in TROUBLED:
+        text += f"; its attempt is {attempts[-1].state}"
     if run.next_at is not None:
         text += f"; next attempt {utc_text(run.next_at)}, {relative_text(now, run.next_at)}"
     if run.cancel_asked_at is not None and run.state == "running":

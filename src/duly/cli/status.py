@@ -7,12 +7,13 @@ import select
 import sys
 import termios
 import tty
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -35,7 +36,7 @@ from duly.cli.output import (
     table_lines,
 )
 from duly.cli.references import find_schedule
-from duly.cli.run_details import progress_text, state_text
+from duly.cli.run_details import TROUBLED, progress_text, state_text
 from duly.cli.times import lateness_text, relative_text
 from duly.client.limits import Queue
 from duly.client.run_view import Run
@@ -218,8 +219,8 @@ def _print_workers(found: Status) -> None:
             f"{one.running} of {one.slots}",
             str(one.leaked),
             ", ".join(one.queues) or "all",
-            relative_text(found.now, one.renewed_at),
             skew_text(one.skew),
+            relative_text(found.now, one.renewed_at),
             relative_text(found.now, one.started_at),
         )
         for one in living(found, "worker")
@@ -383,6 +384,8 @@ class StatusSnapshot:
     """The newest of them."""
     failed: Sequence[Run]
     """Those that went wrong last: dead, failed, or waiting to be tried again."""
+    troubled: Mapping[UUID, str]
+    """States of attempts that go on and are silent or do not advance, by their runs."""
 
     def heartbeat_age(self, run: Run) -> timedelta | None:
         """Return how long ago a run's worker was heard of."""
@@ -397,7 +400,10 @@ class StatusSnapshot:
             **self.health.to_json(),
             "status": self.status.to_json(),
             "queues": [one.to_json() for one in self.queues],
-            "running": [one.to_json() for one in self.running],
+            "running": [
+                {**one.to_json(), "attempt_state": self.troubled.get(one.id, one.state)}
+                for one in self.running
+            ],
             "failed": [one.to_json() for one in self.failed],
         }
 
@@ -412,7 +418,12 @@ def take_snapshot(app: App) -> StatusSnapshot:
         queues=queues,
         running=running,
         failed=app.runs.list(state=list(FAILED_STATES), limit=FAILED_SHOWN_MAX),
+        troubled=_troubled(app) if running else {},
     )
+
+
+def _troubled(app: App) -> dict[UUID, str]:
+    return {one.run: one.state for one in app.attempts.page(state=TROUBLED).items}
 
 
 ERROR_SHOWN_MAX = 80
@@ -506,14 +517,14 @@ def _running(shot: StatusSnapshot) -> list[tuple[str, ...]]:
 
 
 def _running_row(shot: StatusSnapshot, run: Run) -> tuple[str, ...]:
-    began = run.started_at or run.claimed_at
+    began, state = run.started_at or run.claimed_at, shot.troubled.get(run.id)
     return (
         str(run.id),
         run.label,
         "-" if began is None else lateness_text(shot.status.now - began),
         progress_text(run.last_progress),
         lateness_text(shot.heartbeat_age(run)),
-        str(run.attempt),
+        str(run.attempt) + (f", {state}" if state else ""),
     )
 
 

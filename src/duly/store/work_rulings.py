@@ -129,17 +129,25 @@ def new_lines(told: Report | FinishAttempt, stored: int) -> Sequence[LogLine]:
 class Breath:
     """What a live claim's state follows from."""
 
-    is_alive: bool
-    """Whether its worker's membership holds."""
+    is_fresh: bool
+    """Whether its worker's membership holds, and its last heartbeat is not overdue."""
     started_at: int | None
     progress_at: int | None
     stall_us: int | None
     """Of its task."""
 
 
+def is_heartbeat_fresh(renewed_at: int, expires_at: int, now: int) -> bool:
+    """Say whether a worker's last heartbeat is younger than three fifths of its lease.
+
+    By default a worker beats five times in a lease: one that has missed three is in trouble.
+    """
+    return now - renewed_at < (expires_at - renewed_at) * 3 // 5
+
+
 def live_state(breath: Breath, now: int) -> AttemptState:
     """Return the state of a live claim."""
-    if not breath.is_alive:
+    if not breath.is_fresh:
         return AttemptState.HEARTBEAT_STALE
     if breath.started_at is None:
         return AttemptState.CLAIMED

@@ -183,6 +183,18 @@ class RemoteRuns(Part):
         return OrderedRun(id=run, is_done=False, state=state)
 
 
+class RemoteAttempts:
+    """Attempts of all runs."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._asked = remote.runs
+
+    def page(self, **filters: Any) -> Page[Attempt]:  # noqa: ANN401 - filters
+        """Return a page of attempts."""
+        found = self._asked.search_attempts(**filters)
+        return Page([seen(Attempt, one) for one in found.items], found.next_cursor)
+
+
 class RemoteSchedules(Part):
     """Schedules; a rule is read here, and goes to the server as a timetable."""
 
@@ -369,6 +381,7 @@ class RemoteApp:
         self.store = RemoteStore(self)
         self.schedules = RemoteSchedules(self, "schedules")
         self.runs = RemoteRuns(self, "runs")
+        self.attempts = RemoteAttempts(remote)
         self.audit = RemoteAudit(self, "audit")
         self.events = RemoteEvents(self)
         self.alerts = Part(self, "alerts")

@@ -18,6 +18,7 @@ from duly.store.ports.dispatch import MemberId
 from duly.store.work_rulings import (
     Breath,
     WorkerLease,
+    is_heartbeat_fresh,
     last_heartbeat,
     live_state,
     new_lines,
@@ -177,7 +178,9 @@ def _closing(journal: Journal, run_id: RunId, outcome: Outcome, claim: Claim) ->
 def _live(journal: Journal, run_id: RunId, claim: Claim) -> AttemptRecord:
     member = journal.tables.members.get(claim.worker)
     breath = Breath(
-        is_alive=seems_alive(journal, MemberId(claim.worker)),
+        is_fresh=member is not None
+        and seems_alive(journal, MemberId(claim.worker))
+        and is_heartbeat_fresh(member.renewed_at, member.expires_at, journal.now),
         started_at=claim.started_at,
         progress_at=claim.progress_at,
         stall_us=policy_of(journal, task_of(journal, run_id)).stall_us,

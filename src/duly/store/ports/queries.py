@@ -233,7 +233,8 @@ class ReadingStore(Protocol):
 
         The last `limit` of them: a run that snoozes for months has more than anybody reads.
         Of a live one: CLAIMED until its start is known, then RUNNING; HEARTBEAT_STALE when its
-        worker's lease has run out, STALLED when it has not advanced within its task's limit.
+        worker has not been heard of for three fifths of its lease, or the lease has run out;
+        STALLED when it has not advanced within its task's limit. These two are derived, not stored.
         """
         ...
 

@@ -22,6 +22,7 @@ from duly.store.records import progress_of
 from duly.store.rulings import is_current
 from duly.store.work_rulings import (
     Breath,
+    is_heartbeat_fresh,
     last_heartbeat,
     live_state,
     newest,
@@ -146,9 +147,11 @@ def _late(row: list[Any]) -> LateReport | None:
 def _live(look: Look, run_id: RunId, row: Sequence[Any]) -> AttemptRecord:
     expires_at, ended_at, policy = row[TOLD:]
     renewed_at = row[TOLD - 1]
-    is_alive = renewed_at is not None and ended_at is None
     breath = Breath(
-        is_alive=is_alive and is_current(renewed_at or 0, expires_at, look.now),
+        is_fresh=renewed_at is not None
+        and ended_at is None
+        and is_current(renewed_at, expires_at, look.now)
+        and is_heartbeat_fresh(renewed_at, expires_at, look.now),
         started_at=row[4],
         progress_at=row[9],
         stall_us=stored_policy(policy).stall_us,

@@ -20,6 +20,7 @@ from duly.store.sqlite import rows
 from duly.store.sqlite.work import counted
 from duly.store.work_rulings import (
     Breath,
+    is_heartbeat_fresh,
     last_heartbeat,
     live_state,
     newest,
@@ -50,7 +51,7 @@ FROM duly_outcomes a{_LEASES}
 WHERE a.run_id = ? AND a.worker IS NOT NULL"""  # noqa: S608 - columns of ours
 READ_LIVE = f"""
 SELECT a.run_id, a.fence, a.attempt, a.worker, m.host, m.process, m.renewed_at, {_TOLD}, k.policy,
-    coalesce({rows.IS_ALIVE}, 0)
+    coalesce({rows.IS_ALIVE}, 0), m.expires_at
 FROM duly_claims a JOIN duly_runs r ON r.id = a.run_id
 LEFT JOIN duly_tasks k ON k.name = r.task
 LEFT JOIN duly_members m ON m.id = a.worker
@@ -108,10 +109,10 @@ def _ended(row: Row) -> AttemptRecord:
 
 
 def _live(row: Row, now: int) -> AttemptRecord:
-    policy, is_alive = row[_COMMON:]
+    policy, is_alive, expires_at = row[_COMMON:]
     common = _common(row)
     breath = Breath(
-        is_alive=bool(is_alive),
+        is_fresh=bool(is_alive) and is_heartbeat_fresh(row[_RENEWED_AT], expires_at, now),
         started_at=common["started_at"],
         progress_at=common["progress_at"],
         stall_us=stored_policy(policy).stall_us,

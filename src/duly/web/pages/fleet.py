@@ -46,7 +46,8 @@ class HeldRun:
     started_at: datetime | None
     heartbeat_at: datetime | None
     progress_at: datetime | None
-    is_stalled: bool
+    state: str
+    """Of its attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +103,7 @@ def held_runs(app: App, now: datetime) -> tuple[list[HeldRun], bool]:
                 started_at=last.started_at,
                 heartbeat_at=last.heartbeat_at,
                 progress_at=last.progress_at or last.started_at,
-                is_stalled=last.state == "stalled",
+                state=last.state,
             )
         )
     return held, page.next_cursor is not None or open_.next_cursor is not None
