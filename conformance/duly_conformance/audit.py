@@ -77,6 +77,19 @@ class Sealing:
 
         assert (None, []) == (seal(store, fence), store.list_seals(0, 100))
 
+    def test_the_highest_numbers_are_known_apart_from_what_has_them(self, store: Store) -> None:
+        """Of entries and of seals: an end that was cut off shows."""
+        fence = steps.own(store, (Lane.BACKFILL,))
+        before = store.trail_marks()
+        for name in ("a", "b"):
+            steps.create(store, name)
+            seal(store, fence)
+        steps.create(store, "c")
+        last = store.follow_audit(AuditAfter(after=0)).entries[-1].number
+        marks = store.trail_marks()
+
+        assert (None, 2, last) == (before.sealed, marks.sealed, marks.drawn)
+
     def test_seals_and_entries_are_read_in_pages(self, store: Store) -> None:
         """Oldest first, after a number."""
         fence = steps.own(store, (Lane.BACKFILL,))

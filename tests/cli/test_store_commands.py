@@ -145,3 +145,25 @@ def test_an_audit_trail_that_was_tampered_with_is_exit_code_1(place: Workplace):
     assert "changed: entry 1 is not as seal 1 has it" in told.out
     assert f"Head: {sound['head']}" in told.out
     assert [0, 1] == [one.status for one in files]
+
+
+def test_an_audit_trail_that_was_emptied_is_exit_code_1(place: Workplace):
+    """Also without a head that was kept; before there is a seal, what can't be told is said."""
+    path = place.folder / "promises.db"
+    place.duly("schedule", "create", "nightly", *NIGHTLY)
+    unsealed = place.duly("audit", "verify")
+    store = SqliteStore(path)
+    store.seal_audit(SealAudit(fence=steps.own(store, (Lane.BACKFILL,)), limit=10))
+    store.close()
+    file = apsw.Connection(str(path))
+    file.execute("delete from duly_audit; delete from duly_seals")
+    file.close()
+    emptied = place.duly("audit", "verify")
+
+    assert 0 == unsealed.status
+    assert "No seal is there: a changed entry cannot be found." in unsealed.out
+    assert "promises.db: sound as far as can be told." in unsealed.out
+    assert 1 == emptied.status
+    assert "seal 1 is not there, although seal 1 is noted as made" in emptied.out
+    assert "removed: entry 1 is not there, although number 1 was given" in emptied.out
+    assert "TAMPERED WITH" in emptied.out

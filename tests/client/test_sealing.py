@@ -150,6 +150,28 @@ def test_a_file_that_was_tampered_with_shows(lines, tmp_path):
     ] == told
 
 
+def test_a_file_whose_end_was_cut_off_shows(lines, tmp_path):
+    """Its last line has the numbers that its store had noted."""
+    seal = next(at for at, one in enumerate(lines) if b'"kind":"seal","number":3' in one)
+    without_last = [*lines[: seal - 2], *lines[seal + 1 :]]
+    emptied = [lines[0], lines[-1]]
+
+    assert [("seal", 3), ("removed", 5)] == [
+        (str(one.kind), one.number) for one in verdict(tmp_path, without_last).traces
+    ]
+    assert [("seal", 1), ("removed", 1)] == [
+        (str(one.kind), one.number) for one in verdict(tmp_path, emptied).traces
+    ]
+
+
+def test_a_file_of_before_such_numbers_says_what_can_not_be_told(tmp_path):
+    told = verdict(tmp_path, BEFORE.encode().splitlines(keepends=True))
+
+    assert [
+        "It is not noted how many seals were made: a removed last seal cannot be found."
+    ] == list(told.undecided)
+
+
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
@@ -162,9 +184,13 @@ def test_a_file_that_was_tampered_with_shows(lines, tmp_path):
             lambda lines: [one.replace(b'"through":2', b'"through":"2"') for one in lines],
             "can't be read in line 4",
         ),
+        (
+            lambda lines: [*lines[:-1], b'{"kind":"end","sealed":"3"}\n'],
+            "can't be read in line",
+        ),
         (lambda lines: [b"no json\n"], "is not made of JSON lines"),
     ],
-    ids=["cut", "headless", "entry", "seal", "list", "number", "text"],
+    ids=["cut", "headless", "entry", "seal", "list", "number", "end", "text"],
 )
 def test_a_file_that_is_none_of_ours_is_refused(lines, tmp_path, spoil, problem):
     """Which is another thing than being tampered with."""

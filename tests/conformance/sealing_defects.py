@@ -49,10 +49,18 @@ class ReadsFromTheFirst(MemoryStore):
         return super().read_trail(after - 1, limit)
 
 
+class NotesNothing(MemoryStore):
+    """Knows of its seals only by looking at them."""
+
+    def trail_marks(self):
+        return replace(super().trail_marks(), sealed=None)
+
+
 IN_ORDER = "test_every_entry_is_sealed_once_in_its_order"
 SEALING_DEFECTS = [
     (BeginsAnew, "test_what_is_written_later_gets_the_next_seal"),
     (SealsForAnybody, "test_whoever_lacks_the_maintenance_lease_seals_nothing[expired]"),
     (SealsWithoutEnd, IN_ORDER),
+    (NotesNothing, "test_the_highest_numbers_are_known_apart_from_what_has_them"),
     (ReadsFromTheFirst, "test_seals_and_entries_are_read_in_pages"),
 ]

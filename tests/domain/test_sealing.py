@@ -163,3 +163,10 @@ def test_what_a_seal_leaves_out_is_known():
     assert is_covered(entry_facts(TRAIL[0]), 1)
     assert not is_covered(entry_facts(known), 1)
     assert is_covered(entry_facts(known), 2)
+
+
+def test_a_number_that_a_seal_has_had_is_not_given_again():
+    """A gap remains where seals were removed, and the chain goes on."""
+    third = make_seal(FIRST, TRAIL[2:], now=9, by=3, made=2)
+
+    assert (3, [("seal", 2)]) == (third.number, traces(TRAIL, FIRST, third))

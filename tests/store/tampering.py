@@ -20,6 +20,9 @@ TAMPERED = {
     "DELETE FROM {audit} WHERE number = 3": [("removed", 3)],
     "DELETE FROM {audit} WHERE number > 4": [("removed", 5), ("removed", 6)],
     INSERT: [("inserted", -1)],
+    "DELETE FROM {seals} WHERE number = 3": [("seal", 3)],
+    "DELETE FROM {seals} WHERE number > 1": [("seal", 2)],
+    "DELETE FROM {seals}": [("seal", 1)],
     "DELETE FROM {seals} WHERE number = 1": [("seal", 1), ("inserted", 1), ("inserted", 2)],
     "UPDATE {seals} SET sealed_at = sealed_at + 1 WHERE number = 2": [("seal", 2)],
 }
@@ -33,7 +36,20 @@ def seal_six(store) -> str:
         steps.pause(store, steps.create(store, name))
     for _ in range(3):
         store.seal_audit(SealAudit(fence=fence, limit=2))
+    store.release_leases(fence)
     return str(duly.App(store=store).audit.verify().head)
+
+
+LAST_SEAL_GONE = "DELETE FROM {audit} WHERE number > 4; DELETE FROM {seals} WHERE number = 3"
+ALL_GONE = "DELETE FROM {audit}; DELETE FROM {seals}"
+
+
+def seal_more(store) -> None:
+    """Write and seal an entry, as a dispatcher does that knows nothing of a tampering."""
+    fence = steps.own(store, (Lane.BACKFILL,))
+    steps.create(store, "later")
+    store.seal_audit(SealAudit(fence=fence, limit=100))
+    store.release_leases(fence)
 
 
 def found(store, known: str | None = None) -> list[tuple[str, int]]:

@@ -235,8 +235,10 @@ def _print_verified(found: Verified) -> None:
         print_line(
             f"{told} an address or credential that its seal, of an older program, leaves out"
         )
-    verdict = "sound" if found.is_sound else "TAMPERED WITH"
-    print_line(f"{found.source}: {verdict}. {sealed}{young}.")
+    for sentence in found.undecided:
+        print_line(sentence)
+    sound = "sound as far as can be told" if found.undecided else "sound"
+    print_line(f"{found.source}: {sound if found.is_sound else 'TAMPERED WITH'}. {sealed}{young}.")
     if found.head is not None:
         print_line(f"Head: {found.head} (keep it elsewhere; later: --known)")
 

@@ -35,7 +35,7 @@ from duly.domain.audit import (
 )
 from duly.domain.ids import RunId, read_identity
 from duly.errors import UsageError
-from duly.store.ports.audit import AuditAfter
+from duly.store.ports.audit import AuditAfter, TrailMarks
 from duly.store.ports.queries import PAGE_MAX, AuditFilter
 
 if TYPE_CHECKING:
@@ -116,10 +116,12 @@ class Verified:
     """The last seal's number and hash: kept elsewhere, it proves later that nothing was redone."""
     traces: tuple[Trace, ...]
     """What does not agree, the first thousand of it."""
+    undecided: tuple[str, ...]
+    """What this look could not find out, in sentences."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether everything agrees."""
+        """Whether everything agrees that could be compared."""
         return not self.traces
 
     def to_json(self) -> dict[str, Any]:
@@ -133,6 +135,7 @@ class Verified:
             "uncovered": self.uncovered,
             "head": self.head,
             "traces": [one.to_json() for one in self.traces],
+            "undecided": list(self.undecided),
         }
 
 
@@ -183,6 +186,12 @@ class Verifying:
         self._known = None if known is None else read_head(known)
         self._chain = Chain()
         self._seals = self._entries = self._unsealed = self._uncovered = 0
+        self._expected = 1
+        """The number of the next entry, if none is missing."""
+        self._unnamed: list[tuple[int, int]] = []
+        """First and last number of each gap between entries that seals name."""
+        self._missing: list[tuple[int, int]] = []
+        """First and last number of each gap between entries after the last seal."""
         self._traces: list[Trace] = []
 
     def add_seal(self, seal: Seal, found: SealedRange) -> None:
@@ -192,6 +201,10 @@ class Verifying:
         self._uncovered += found.uncovered(seal.format)
         for trace in self._chain.follow(seal, found.named(seal.format)):
             self._tell(trace)
+        self._expected = seal.after + 1  # a seal that is missing before it is told by the chain
+        for number, _ in seal.entries:
+            self._pass_to(number, self._unnamed)
+        self._expected = seal.through + 1
         if self._known is not None and seal.number == self._known[0]:
             if seal.hash != self._known[1]:
                 problem = "is not the one that was known: the chain was made anew"
@@ -206,12 +219,24 @@ class Verifying:
                 self._tell(Trace(Tampering.INSERTED, number, "stands after the last seal"))
             else:
                 self._unsealed += 1
+                self._pass_to(number, self._missing)
 
-    def done(self, source: str) -> Verified:
-        """Return what was found."""
+    def done(self, source: str, marks: TrailMarks) -> Verified:
+        """Return what was found, by what was noted apart from entries and seals before the look."""
         if self._known is not None:
             problem = "is not there, though it was known"
             self._tell(Trace(Tampering.SEAL, self._known[0], problem))
+        last = 0 if self._chain.last is None else self._chain.last.number
+        if marks.sealed is not None and marks.sealed > last:
+            absent = _absent(last + 1, marks.sealed)
+            problem = f"{absent}, although seal {marks.sealed:,} is noted as made"
+            self._tell(Trace(Tampering.SEAL, last + 1, problem))
+        if marks.drawn is not None:
+            self._pass_to(marks.drawn + 1, self._missing)
+        if marks.is_gapless:
+            for first, final in (*self._unnamed, *self._missing):
+                problem = f"{_absent(first, final)}, although number {marks.drawn:,} was given"
+                self._tell(Trace(Tampering.REMOVED, first, problem))
         return Verified(
             source=source,
             seals=self._seals,
@@ -220,11 +245,37 @@ class Verifying:
             uncovered=self._uncovered,
             head=head_text(self._chain.last),
             traces=tuple(self._traces),
+            undecided=tuple(self._undecided(marks)),
         )
+
+    def _pass_to(self, number: int, gaps: list[tuple[int, int]]) -> None:
+        """Go on to an entry, and note the gap before it."""
+        if self._expected < number and len(gaps) < TRACES_MAX:
+            gaps.append((self._expected, number - 1))
+        self._expected = max(self._expected, number + 1)
+
+    def _undecided(self, marks: TrailMarks) -> Iterator[str]:
+        if not self._seals and (self._unsealed or marks.drawn or marks.sealed):
+            yield "No seal is there: a changed entry cannot be found."
+        if self._seals and marks.sealed is None:
+            yield "It is not noted how many seals were made: a removed last seal cannot be found."
+        if self._missing and not marks.is_gapless:
+            count = sum(final - first + 1 for first, final in self._missing)
+            numbers = "1 number has" if count == 1 else f"{count:,} numbers have"
+            yield (
+                f"After the last seal {numbers} no entry. An order that fails or is not committed"
+                " yet draws a number, too: whether entries were removed cannot be told."
+            )
+        if self._unsealed and marks.drawn is None:
+            yield "The number that was drawn last is unknown: a removed last entry cannot be found."
 
     def _tell(self, trace: Trace) -> None:
         if len(self._traces) < TRACES_MAX:
             self._traces.append(trace)
+
+
+def _absent(first: int, last: int) -> str:
+    return "is not there" if first == last else f"and all up to {last:,} are not there"
 
 
 def head_text(seal: Seal | None) -> str | None:
@@ -248,6 +299,7 @@ def read_head(text: str) -> tuple[int, bytes]:
 def verify_store(store: Store, known: str | None, tell: Tell | None = None) -> Verified:
     """Compare all seals of a store with its entries."""
     verifying = Verifying(known)
+    marks = store.trail_marks()  # first: what is added during the look is beyond them
     for seal, entries in _told(_stretches(store), tell):
         stretch = SealedRange()
         for one in entries:
@@ -256,7 +308,7 @@ def verify_store(store: Store, known: str | None, tell: Tell | None = None) -> V
             verifying.add_unsealed(stretch)
         else:
             verifying.add_seal(seal, stretch)
-    return verifying.done(store.name)
+    return verifying.done(store.name, marks)
 
 
 def export_trail(
@@ -265,6 +317,7 @@ def export_trail(
     """Write the whole trail to a file, with its seals."""
     seals = entries = 0
     last: Seal | None = None
+    marks = store.trail_marks()  # first, as for a look at the store
     with written(file) as stream:
         _write(stream, {"duly": "audit", "format": FORMAT, "source": store.name})
         for seal, found in _told(_stretches(store), tell):
@@ -274,7 +327,8 @@ def export_trail(
             if seal is not None:
                 _write(stream, {"kind": "seal", **_seal_facts(seal)})
                 seals, last = seals + 1, seal
-        _write(stream, {"kind": "end", "seals": seals, "entries": entries})
+        noted = {"sealed": marks.sealed, "drawn": marks.drawn, "is_gapless": marks.is_gapless}
+        _write(stream, {"kind": "end", "seals": seals, "entries": entries, **noted})
     return ExportedTrail(source=store.name, seals=seals, entries=entries, head=head_text(last))
 
 
@@ -282,7 +336,7 @@ def verify_file(file: str | Path, known: str | None) -> Verified:
     """Compare all seals of an exported file with its entries; no store is asked."""
     verifying, name = Verifying(known), str(file)
     stretch = SealedRange()
-    source, is_whole = name, False
+    source, marks = name, None
     for number, document in enumerate(_documents(name), start=1):
         try:
             facts = {key: value for key, value in document.items() if key != "kind"}
@@ -295,15 +349,15 @@ def verify_file(file: str | Path, known: str | None) -> Verified:
                     verifying.add_seal(_read_seal(facts), stretch)
                     stretch = SealedRange()
                 case {"kind": "end"} if number > 1:
-                    is_whole = True
+                    marks = _read_marks(facts)
                 case _:
                     raise ValueError  # noqa: TRY301 - told below, as all that is not as we write it
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError("file", name, f"can't be read in line {number}", _EXPORT) from error
-    if not is_whole:
+    if marks is None:
         raise UsageError("file", name, "has no end: it was cut short", "export the trail anew")
     verifying.add_unsealed(stretch)
-    return verifying.done(f"{name} of {source}")
+    return verifying.done(f"{name} of {source}", marks)
 
 
 def _told(
@@ -378,6 +432,15 @@ def _seal_facts(seal: Seal) -> dict[str, Any]:
         "hash": seal.hash.hex(),
         "entries": [[number, digest.hex()] for number, digest in seal.entries],
     }
+
+
+def _read_marks(facts: dict[str, Any]) -> TrailMarks:
+    """Read what an export has noted of its store; one of an earlier program has less."""
+    sealed, drawn = facts.get("sealed"), facts.get("drawn")
+    if any(type(one) is not int for one in (sealed, drawn) if one is not None):
+        raise ValueError
+    is_gapless = facts.get("is_gapless") is True
+    return TrailMarks(sealed=sealed, drawn=drawn, is_gapless=is_gapless)
 
 
 def _read_seal(facts: dict[str, Any]) -> Seal:

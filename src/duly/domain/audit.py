@@ -187,10 +187,16 @@ def is_covered(facts: Mapping[str, Any], made_as: int) -> bool:
     return all(facts.get(key) is None for key, since in _SINCE.items() if made_as < since)
 
 
-def make_seal(previous: Seal | None, entries: Sequence[AuditEntry], *, now: int, by: int) -> Seal:
-    """Seal the entries that follow the last seal; there must be one, and they must be settled."""
+def make_seal(  # noqa: PLR0913 - each is a part of the seal
+    previous: Seal | None, entries: Sequence[AuditEntry], *, now: int, by: int, made: int = 0
+) -> Seal:
+    """Seal the entries that follow the last seal; there must be one, and they must be settled.
+
+    `made` is the highest number that a seal has had. No number is given twice, so that a gap
+    remains in the chain where the last seals were removed.
+    """
     seal = Seal(
-        number=1 if previous is None else previous.number + 1,
+        number=max(made, 0 if previous is None else previous.number) + 1,
         after=0 if previous is None else previous.through,
         through=entries[-1].number,
         entries=tuple(sealed_entry(entry_facts(one)) for one in entries),

@@ -10,7 +10,14 @@ from duly.domain.enums import Lane
 from duly.store.ports.audit import SealAudit
 from duly_conformance import steps
 from duly_conformance.kit import new_schedule
-from tests.store.tampering import TAMPERED, found, seal_six
+from tests.store.tampering import (
+    ALL_GONE,
+    LAST_SEAL_GONE,
+    TAMPERED,
+    found,
+    seal_more,
+    seal_six,
+)
 
 
 @pytest.fixture
@@ -56,3 +63,38 @@ def test_what_may_still_come_is_waited_for(store, url):
     assert ["late", "early"] == [one.subject for one in store.read_trail(0, 10)]
     assert [1, 2] == [number for number, _ in seal.entries]
     assert duly.App(store=store).audit.verify().is_sound
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [(LAST_SEAL_GONE, [("seal", 3)]), (ALL_GONE, [("seal", 1)])],
+    ids=["last seal", "all"],
+)
+def test_an_end_that_was_cut_off_is_found_also_when_a_dispatcher_has_gone_on(
+    store, url, statement, expected
+):
+    """No number is given to two seals."""
+    seal_six(store)
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(statement.format(audit="duly.audit", seals="duly.seals").encode())
+    before = found(store)
+    seal_more(store)
+
+    assert (expected, expected) == (before, found(store))
+
+
+def test_numbers_without_an_entry_are_counted_and_nothing_is_claimed(store, url):
+    """An order that failed has drawn one, and so has an entry that was removed."""
+    seal_six(store)
+    with psycopg.connect(url) as failing:
+        store.create_schedule(new_schedule(store.now(), "failing"), failing)
+        failing.rollback()
+    failed = duly.App(store=store).audit.verify()
+    steps.create(store, "young")
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute("DELETE FROM duly.audit WHERE number > 6")
+    removed = duly.App(store=store).audit.verify()
+
+    assert (True, True) == (failed.is_sound, removed.is_sound)
+    assert failed.undecided[0].startswith("After the last seal 1 number has no entry.")
+    assert removed.undecided[0].startswith("After the last seal 2 numbers have no entry.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from duly.domain.audit import make_seal
 from duly.domain.enums import Lane
 from duly.store.memory.ownership import held_shards
+from duly.store.ports.audit import TrailMarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,10 @@ class MemorySealing(ABC):
         """Chain what is settled of the audit trail with a hash; None when there is nothing."""
         return self._write(lambda journal: seal_audit(journal, command))
 
+    def trail_marks(self) -> TrailMarks:
+        """Return the highest numbers of entries and seals; here they are nowhere else."""
+        return self._read(trail_marks)
+
     def list_seals(self, after: int, limit: int) -> list[Seal]:
         """Return seals of higher numbers, oldest first."""
         return self._read(lambda journal: list_seals(journal, after, limit))
@@ -57,6 +62,13 @@ def seal_audit(journal: Journal, command: SealAudit) -> Seal | None:
     seal = make_seal(last, entries, now=journal.now, by=command.fence.member)
     journal.insert(seals, seal.number, seal)
     return seal
+
+
+def trail_marks(journal: Journal) -> TrailMarks:
+    """Return the highest numbers of entries and seals."""
+    tables = journal.tables
+    sealed, drawn = max(tables.seals, default=None), max(tables.audit, default=0)
+    return TrailMarks(sealed=sealed, drawn=drawn, is_gapless=True)
 
 
 def list_seals(journal: Journal, after: int, limit: int) -> list[Seal]:

@@ -37,6 +37,22 @@ class SealAudit:
     """At most so many entries."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrailMarks:
+    """What a store knows of its audit trail apart from entries and seals."""
+
+    sealed: int | None
+    """The highest number that a seal has had; None where seals were made before it was noted."""
+    drawn: int | None
+    """The highest number that was drawn for an entry; None where the database does not tell."""
+    is_gapless: bool
+    """Whether an order that fails gives its number back, so that each number has an entry."""
+
+
+TALLY = "seals"
+"""Under this name the tallies hold the highest number that a seal has had."""
+
+
 class SealingStore(Protocol):
     """Seals the audit trail, and shows the seals."""
 
@@ -44,8 +60,13 @@ class SealingStore(Protocol):
         """Write the next seal, and return it; None when there is nothing to seal.
 
         Needs the backfill lease of shard 0 (maintenance): a stale owner seals nothing. Whatever is
-        committed later has a number above those that are sealed.
+        committed later has a number above those that are sealed. Notes the number of the seal in
+        the same transaction, and gives none again that was noted.
         """
+        ...
+
+    def trail_marks(self) -> TrailMarks:
+        """Return the highest numbers of entries and seals, as noted apart from them."""
         ...
 
     def list_seals(self, after: int, limit: int) -> list[Seal]:

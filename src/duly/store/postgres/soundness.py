@@ -60,6 +60,7 @@ OURS = (
             t.count + (SELECT coalesce(sum(c.change), 0) FROM duly_tally_changes c
                 WHERE c.name = t.name) <>
             CASE t.name WHEN 'delayed' THEN (SELECT count(*) FROM duly_delayed)
+            WHEN 'seals' THEN (SELECT coalesce(max(number), 0) FROM duly_seals)
             ELSE (SELECT count(*) FROM duly_schedules s WHERE s.status = t.name) END""",
     ),
 )

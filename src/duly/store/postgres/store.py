@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from duly.domain.ids import ScheduleId
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.ports.audit import AuditAfter, SealAudit, TrailPage
+    from duly.store.ports.audit import AuditAfter, SealAudit, TrailMarks, TrailPage
     from duly.store.ports.execution import FinishAttempt
     from duly.store.ports.maintenance import (
         IntegrityFinding,
@@ -390,6 +390,10 @@ class PostgresStore(
     def seal_audit(self, command: SealAudit) -> Seal | None:
         """Chain what is settled of the audit trail with a hash; None when there is nothing."""
         return sealing.seal_audit(self._connections, self._trail, command)
+
+    def trail_marks(self) -> TrailMarks:
+        """Return the highest numbers of entries and seals, as noted apart from them."""
+        return sealing.trail_marks(self._connections)
 
     def list_seals(self, after: int, limit: int) -> list[Seal]:
         """Return seals of higher numbers, oldest first."""

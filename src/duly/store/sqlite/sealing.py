@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from duly.domain.audit import make_seal
 from duly.domain.enums import Lane
 from duly.store import records
-from duly.store.ports.audit import read_seal, seal_row
+from duly.store.ports.audit import TALLY, TrailMarks, read_seal, seal_row
 from duly.store.sqlite import rows
 from duly.store.sqlite.leases import held_shards
 
@@ -22,6 +22,11 @@ AFTER = f"{_SEAL} WHERE number > ? ORDER BY number LIMIT ?"
 INSERT = """
 INSERT INTO duly_seals (number, after, through, format, entries, hash, sealed_at, sealed_by)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+SEALED = "SELECT count FROM duly_tallies WHERE name = ?"
+DRAWN = "SELECT seq FROM sqlite_sequence WHERE name = 'duly_audit'"
+NOTE = """
+INSERT INTO duly_tallies (name, count) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET count = excluded.count"""
 ENTRIES_AFTER = f"{rows.AUDIT} WHERE number > ? ORDER BY number LIMIT ?"
 
 
@@ -35,9 +40,21 @@ def seal_audit(work: Work, command: SealAudit) -> Seal | None:
     entries = read_trail(work, 0 if last is None else last.through, command.limit)
     if not entries:
         return None
-    seal = make_seal(last, entries, now=work.now, by=command.fence.member)
+    made = work.connection.execute(SEALED, (TALLY,)).get or 0
+    seal = make_seal(last, entries, now=work.now, by=command.fence.member, made=made)
     work.connection.execute(INSERT, seal_row(seal))
+    work.connection.execute(NOTE, (TALLY, seal.number))
     return seal
+
+
+def trail_marks(look: Look) -> TrailMarks:
+    """Return the highest numbers of entries and seals, as noted apart from them.
+
+    A transaction that is rolled back gives its numbers back.
+    """
+    sealed = look.connection.execute(SEALED, (TALLY,)).get
+    drawn = look.connection.execute(DRAWN).get
+    return TrailMarks(sealed=sealed, drawn=drawn or 0, is_gapless=True)
 
 
 def list_seals(look: Look, after: int, limit: int) -> list[Seal]:

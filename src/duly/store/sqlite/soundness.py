@@ -51,6 +51,7 @@ OURS = (
             CASE t.name WHEN 'delayed' THEN (SELECT count(*) FROM duly_delayed)
             WHEN 'retrying' THEN (SELECT count(*) FROM duly_waiting)
             WHEN 'dead' THEN (SELECT count(*) FROM duly_dead)
+            WHEN 'seals' THEN (SELECT coalesce(max(number), 0) FROM duly_seals)
             ELSE (SELECT count(*) FROM duly_schedules s WHERE s.status = t.name) END""",
     ),
 )

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from duly.domain.ids import ScheduleId
     from duly.domain.runs import DelayedRecord, RunRecord
     from duly.domain.schedules import Definition, ScheduleRecord
-    from duly.store.ports.audit import AuditAfter, SealAudit, TrailPage
+    from duly.store.ports.audit import AuditAfter, SealAudit, TrailMarks, TrailPage
     from duly.store.ports.dispatch import (
         Arrivals,
         ArrivalsCursor,
@@ -313,6 +313,11 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
         """Chain what is settled of the audit trail with a hash; None when there is nothing."""
         with self._connections.write() as work:
             return sealing.seal_audit(work, command)
+
+    def trail_marks(self) -> TrailMarks:
+        """Return the highest numbers of entries and seals, as noted apart from them."""
+        with self._connections.read() as look:
+            return sealing.trail_marks(look)
 
     def list_seals(self, after: int, limit: int) -> list[Seal]:
         """Return seals of higher numbers, oldest first."""
