@@ -198,7 +198,7 @@ def test_a_worker_that_stops_counts_in_words():
             "unknown option --limt; did you mean --limit? See duly run",
         ),
         (("export", "--out", "x"), "FILE is given without an option, as in duly export FILE; see"),
-        (("enqueue", "send_reminder", "--in", "-5m"), "--in: '-5m' is negative; give a duration"),
+        (("enqueue", "nightly_report", "--in", "-5m"), "--in: '-5m' is negative; give a duration"),
         (("status", "--interval", "-1s"), "interval: '-1s' is too short; give 100ms or more"),
         (("schedule", "delete", "x", "--raeson", "y"), "Did you mean --reason"),
         (("status", "--server", "http://h"), "--url https://host:8420, with $DULY_TOKEN"),

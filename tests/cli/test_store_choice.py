@@ -84,7 +84,7 @@ def test_an_explicit_store_wins_or_is_refused(run, tmp_path: Path):
             ended = run(*words, application=place, url=variable)
             sys.modules.pop(f"program_{number}", None)
             if asked.startswith("http"):
-                is_right = ended.code == 2 and f"{asked} is a server" in ended.err
+                is_right = ended.code == 2 and f"{asked!r} is a server" in ended.err
             elif is_refused:
                 is_right = ended.code == 2 and f"is not the store of {place}" in ended.err
             else:
@@ -114,7 +114,7 @@ def test_no_command_works_on_another_store_than_the_one_that_was_named(run, tmp_
     wrong = []
     for url in ("sqlite:///other.db", "postgresql://localhost/other"):
         for words in (words for name, words in commands.items() if name not in WINS):
-            for typed in in_both_places(url, *words.split()):
+            for typed in in_both_places(url, *words.replace("WORKER", "7").split()):
                 ended = run(*typed, application="own:app")
                 if ended.code != 2 or f"{url!r} is not the store of own:app" not in ended.err:
                     wrong.append((typed, ended))

@@ -25,8 +25,9 @@ from duly.cli.output import (
 from duly.cli.references import find_delayed
 from duly.cli.run_wait import await_runs
 from duly.cli.times import (
+    local_moment,
     machine_zone,
-    read_local_moment,
+    note_local_moment,
     read_moment,
     relative_text,
     zoned_text,
@@ -64,7 +65,7 @@ class WhenOptions:
             return machine_zone()
         return "UTC"
 
-    def terms(self, *, as_json: bool) -> dict[str, Any]:
+    def terms(self) -> dict[str, Any]:
         """Return what an order takes."""
         if self.tz is not None:
             default_zones().zone(self.tz)
@@ -74,8 +75,13 @@ class WhenOptions:
         if self.at is not None and self.tz is not None:
             moment = read_moment(self.at, self.tz, SystemClock(), "--at")
         elif self.at is not None:
-            moment = read_local_moment(self.at, "--at", as_json=as_json)
+            moment = local_moment(self.at, "--at")
         return {"at": moment, "delay": self.in_, "past": "run" if self.past else None}
+
+    def note_zone(self, moment: datetime | None, *, as_json: bool) -> None:
+        """Say in which zone --at was meant, if that was left to this machine."""
+        if self.at is not None and moment is not None and self.tz is None:
+            note_local_moment(self.at, moment, "--at", as_json=as_json)
 
 
 @Parameter(name="*")
@@ -118,7 +124,7 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
     timeout
         With --wait: how long at the most.
     """
-    terms = when.terms(as_json=target.json)
+    terms = when.terms()
     if timeout is not None and not wait:
         raise UsageError("--timeout", timeout, "has nothing to wait for", "give --wait too")
     patience = Timeout(timeout)
@@ -134,6 +140,7 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
                 **terms,
             )
         _tell(app, run, (task, when.zone), target, is_stream=wait)
+        when.note_zone(terms["at"], as_json=target.json)
         return await_runs(app, [run.id], patience, as_json=target.json) if wait else 0
 
 
@@ -180,7 +187,7 @@ def move(
     reason
         Why; it is recorded.
     """
-    terms = when.terms(as_json=target.json)
+    terms = when.terms()
     if when.in_ is None and when.at is None:
         raise UsageError(
             "--at", key, "is to be moved, but not where to", "give --at tomorrow, or --in 2h"
@@ -189,6 +196,7 @@ def move(
         before = find_delayed(app, key)
         with _named_as_options():
             moved = app.move(before.id, reason=reason, **terms)
+        when.note_zone(terms["at"], as_json=target.json)
         old = before.due_at.isoformat()
         taking_back = undo_command("move", key, "--at", old)
         if target.json:

@@ -85,14 +85,24 @@ def read_moment(text: str, tz: str, clock: Clock, field: str) -> datetime:
 
 def read_local_moment(text: str, field: str, *, as_json: bool) -> datetime:
     """Read a moment; wall times and days are meant in the zone of this machine, which is told."""
+    moment = local_moment(text, field)
+    note_local_moment(text, moment, field, as_json=as_json)
+    return moment
+
+
+def local_moment(text: str, field: str) -> datetime:
+    """Read a moment; wall times and days are meant in the zone of this machine."""
+    tz = machine_zone() if needs_zone(text) else "UTC"
+    return read_moment(text, tz, SystemClock(), field)
+
+
+def note_local_moment(text: str, moment: datetime, field: str, *, as_json: bool) -> None:
+    """Say in which zone a moment was meant, if it is another one elsewhere."""
     if not needs_zone(text):
-        return read_moment(text, "UTC", SystemClock(), field)
-    tz = machine_zone()
-    moment = read_moment(text, tz, SystemClock(), field)
-    option = f"--{field.removeprefix('--')}"
+        return
+    tz, option = machine_zone(), f"--{field.removeprefix('--')}"
     meant = f"{option} {text} is {zoned_text(moment, tz)} in {tz}, the zone of this machine"
     print_aside("note", f"{meant}; an ISO time with an offset names any other", as_json=as_json)
-    return moment
 
 
 ETC = Path("/etc")
