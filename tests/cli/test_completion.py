@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
+from duly.cli.completion import SCRIPTS
 from tests.cli.duly_command import duly
 from tests.required_programs import required_program
 from tests.waiting import LIMIT_S
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+LINES_MAX = 20
 TYPED = {
     "duly run at": "attempts",
     "duly status --wa": "--watch",
@@ -25,6 +25,66 @@ TYPED = {
     "duly audit ver": "verify",
 }
 """What somebody types before the key, and what must be offered."""
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+"""Where the shells find the program that the scripts ask."""
+BASH_ASKS = """
+source {script}
+COMP_LINE='{typed}'; COMP_POINT=${{#COMP_LINE}}
+_duly
+printf '%s\n' "${{COMPREPLY[@]}}"
+"""
+
+
+def test_a_script_is_short_and_loads_no_command():
+    """It is read at the beginning of each session of a shell."""
+    look = "import sys\nfrom duly.cli.main import main\n"
+    look += "try:\n    main(['completion', 'bash'])\nexcept SystemExit:\n    pass\n"
+    look += "print('loaded', 'duly.app' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    lines = {shell: len(duly("completion", shell).out.splitlines()) for shell in SCRIPTS}
+
+    assert shown.stdout.endswith("loaded False\n")
+    assert {} == {shell: count for shell, count in lines.items() if not 0 < count <= LINES_MAX}
+
+
+def test_bash_completes_commands_options_and_choices(tmp_path: Path):
+    script = tmp_path / "duly.bash"
+    script.write_text(duly("completion", "bash").out)
+    more = {"duly --app=tasks:app schedule pau": "pause", "duly run ": "list"}
+    more["duly schedule pause x --missed=s"] = "skip"
+    for typed, offered in {**TYPED, **more}.items():
+        answer = subprocess.run(
+            [required_program("bash"), "-c", BASH_ASKS.format(script=script, typed=typed)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PATH": PATH},
+        )
+
+        assert offered in answer.stdout.splitlines(), typed
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("schedule", "pa"), {"pause"}),
+        (("--url", "sqlite:///x.db", "schedule", "pa"), {"pause"}),
+        (("completion", ""), {"bash", "zsh", "fish"}),
+        (("schedule", "pause", "x", "--missed", ""), {"skip", "misfire"}),
+        (("schedule", "pause", "x", "--missed=s"), {"--missed=skip"}),
+        (("run", "wait", "x", "--time"), {"--timeout"}),
+        (("run", "list", "--key", ""), set()),
+        (("exec", "backup", "--", "l"), set()),
+        (("frobnicate", ""), set()),
+        (("schedule", "show", "--app"), {"--app"}),
+    ],
+)
+def test_what_may_follow_is_offered_with_its_meaning(words: tuple[str, ...], offered: set[str]):
+    """And nothing where only a person knows, so that a shell offers its files."""
+    answer = duly("__complete", *words)
+
+    assert (0, "") == (answer.status, answer.err)
+    assert offered == {line.partition("\t")[0] for line in answer.out.splitlines()}
 
 
 def test_fish_completes_commands_options_and_choices(tmp_path: Path):
@@ -38,7 +98,7 @@ def test_fish_completes_commands_options_and_choices(tmp_path: Path):
             capture_output=True,
             text=True,
             check=True,
-            env={**os.environ, "HOME": str(tmp_path)},
+            env={**os.environ, "HOME": str(tmp_path), "PATH": PATH},
         )
 
         assert offered in [line.partition("\t")[0] for line in answer.stdout.splitlines()], typed
@@ -53,7 +113,7 @@ class Zsh:
         self._terminal, screen = os.openpty()
         self._process = subprocess.Popen(
             [zsh, "-f", "-i", "+m"],
-            env={"HOME": str(folder), "TERM": "dumb", "COLUMNS": "200", "PATH": os.environ["PATH"]},
+            env={"HOME": str(folder), "TERM": "dumb", "COLUMNS": "200", "PATH": PATH},
             stdin=screen,
             stdout=screen,
             stderr=screen,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
 from tests.cli.duly_command import duly
@@ -59,21 +58,6 @@ def test_each_setting_says_where_it_comes_from(place: Workplace):
         settings["decisions_max"],
         "canary" in own.out,
     )
-
-
-def test_bash_completes_commands_and_options(tmp_path: Path):
-    """The script is one that bash can read, and knows commands of commands."""
-    script = tmp_path / "duly.bash"
-    script.write_text(duly("completion", "bash").out)
-    asked = (
-        f"source {script}; COMP_WORDS=(duly run at); COMP_CWORD=2; _duly;"
-        ' echo "${COMPREPLY[@]}"; COMP_WORDS=(duly status --wa); _duly; echo "${COMPREPLY[@]}"'
-    )
-    answer = subprocess.run(
-        ["/bin/bash", "--norc", "-c", asked], capture_output=True, text=True, check=True
-    )
-
-    assert ["attempts", "--watch"] == answer.stdout.split()
 
 
 def test_a_shell_that_is_not_known_is_refused():

@@ -1,12 +1,13 @@
-"""Finds the command; turns errors into exit codes; prints help and completion."""
+"""Finds the command; turns errors into exit codes; prints help."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+from contextlib import suppress
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from cyclopts import (
     App,
@@ -17,47 +18,13 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
+from duly.cli.completion import ORDER, print_candidates
 from duly.cli.output import print_error
 from duly.errors import Conflict, DulyError, NotFound, SchemaMismatch, StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
     from cyclopts.help import HelpPanel
     from rich.console import Console, ConsoleOptions
-
-
-PLACES = {
-    "bash": "~/.local/share/bash-completion/completions/duly",
-    "zsh": "~/.zfunc/_duly (in $fpath, before compinit)",
-    "fish": "~/.config/fish/completions/duly.fish",
-}
-
-ZSH_END = """
-# From a folder of $fpath this file is the function _duly itself; sourced, it says whose it is.
-if [[ $funcstack[1] == _duly ]]; then
-  _cyclopts_duly "$@"
-else
-  compdef _cyclopts_duly duly
-fi
-"""
-"""What the library leaves out: without it zsh knows how to complete, and never does."""
-
-
-def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print a script that lets a shell complete commands and options.
-
-    Bash: duly completion bash > ~/.local/share/bash-completion/completions/duly. Zsh: into a
-    file _duly of a folder in $fpath, or source it after compinit. Fish: into
-    ~/.config/fish/completions/duly.fish.
-
-    Parameters
-    ----------
-    shell
-        Which: bash, zsh or fish.
-    """
-    script = app.generate_completion(prog_name="duly", shell=shell)
-    sys.stdout.write(script + (ZSH_END if shell == "zsh" else ""))
-    if sys.stdout.isatty():
-        sys.stderr.write(f"# put this into {PLACES[shell]}\n")
 
 
 # What is imported within is loaded when somebody asks for help; other commands start without it.
@@ -126,6 +93,8 @@ _ELSEWHERE = {
 }
 """Options that some commands do not take, and what to do instead."""
 
+_VARIABLES = {"--app": "DULY_APP", "--url": "DULY_URL", "--tenant": "DULY_TENANT"}
+"""What may stand before a command, and the variable that means the same."""
 _ALIKE = 0.75
 """How alike two options must be for one to be suggested for the other."""
 _NEGATIVE = re.compile(r"-\d")
@@ -188,7 +157,7 @@ for name, place, purpose in (
     ("zones", "duly.cli.timetables:app", "Find time zones; compare releases of their rules."),
     ("init", "duly.cli.admin:init", "Write a program with tasks to begin with."),
     ("config", "duly.cli.admin:config_app", "See which settings hold, and where they come from."),
-    ("completion", "duly.cli.main:completion", "Let a shell complete commands and options."),
+    ("completion", "duly.cli.completion:completion", "Let a shell complete commands and options."),
     ("demo", "duly.cli.demo:demo", "See it work: two weeks of history, a fleet, and a page."),
     ("version", "duly.cli.version:version", "Show what is installed, and the time-zone release."),
 ):
@@ -284,6 +253,10 @@ for name, place, purpose in (
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command and exit: 0 is success; the other codes say who must act (see _exit_code)."""
     words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == [ORDER]:
+        with suppress(Exception):  # a key that is pressed brings no error onto the line
+            print_candidates(app, _surroundings(words[1:])[1])
+        sys.exit(OK)
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
         status = app(_with_surroundings(_joined(words)), exit_on_error=False, print_error=False)
@@ -330,21 +303,26 @@ def _with_surroundings(words: list[str]) -> list[str]:
     Likewise --url and --tenant: where a command has a --tenant of its own, it stands after it, and
     the one before the command holds as $DULY_TENANT does.
     """
-    variables = {"--app": "DULY_APP", "--url": "DULY_URL", "--tenant": "DULY_TENANT"}
+    typed, rest = _surroundings(words)
+    if not typed:
+        return rest
+    path, apps, after = app.parse_commands(rest)
+    taken = _shared_options(apps[-1])
+    os.environ.update({_VARIABLES[name]: value for name, value in typed if name not in taken})
+    return [*path, *(f"{name}={value}" for name, value in typed if name in taken), *after]
+
+
+def _surroundings(words: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the options before a command, and what follows them."""
     rest = list(words)
     typed: list[tuple[str, str]] = []
-    while rest and (option := rest[0].partition("="))[0] in variables:
+    while rest and (option := rest[0].partition("="))[0] in _VARIABLES:
         name, separator, value = option
         if not separator and len(rest) == 1:
             break
         typed.append((name, value if separator else rest[1]))
         rest = rest[1:] if separator else rest[2:]
-    if not typed:
-        return rest
-    path, apps, after = app.parse_commands(rest)
-    taken = _shared_options(apps[-1])
-    os.environ.update({variables[name]: value for name, value in typed if name not in taken})
-    return [*path, *(f"{name}={value}" for name, value in typed if name in taken), *after]
+    return typed, rest
 
 
 def _shared_options(command: App) -> set[str]:
@@ -416,7 +394,7 @@ def _told(error: CycloptsError) -> tuple[str, str]:
 
 def _told_unknown(error: UnknownOptionError, help_: str) -> tuple[str, str]:
     """Say what to do about an option that a command does not take."""
-    option = error.token.keyword or error.token.value
+    option = (error.token.keyword or error.token.value).partition("=")[0]
     problem = f"unknown option {option}"
     if option in _ELSEWHERE:
         return problem, _ELSEWHERE[option]
