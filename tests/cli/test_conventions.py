@@ -149,6 +149,22 @@ def test_a_table_is_whole_for_whoever_asks(monkeypatch):
     assert [False, True] == shown
 
 
+def test_a_table_into_a_pipe_has_tabs_between_whole_cells(monkeypatch, capsys):
+    """As `cut -f` and `column -ts` take them; whoever reads it there asks for --wide."""
+    shown = []
+    for is_wide in ("", "1"):
+        monkeypatch.setenv("DULY_WIDE", is_wide)
+        print_table(("name", "what"), [("a" * 300, "b\tc\nd"), ("b", "-")])
+        shown.append(capsys.readouterr().out.splitlines())
+
+    assert ["name\twhat", f"{'a' * 300}\tb   c\\nd", "b\t-"] == shown[0]
+    assert [
+        f"name{' ' * 299}what",
+        f"{'a' * 300}   b   c\\nd",
+        f"b{' ' * 302}-",
+    ] == shown[1]
+
+
 def test_wide_is_an_option_of_commands_that_show_tables(place: Workplace):
     assert 0 == place.duly("run", "list", "--wide").status
 

@@ -28,7 +28,7 @@ class Session:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.variables = {"DULY_APP": "", "DULY_URL": ""}
+        self.variables = {"DULY_APP": "", "DULY_URL": "", "DULY_WIDE": "1"}
         self.started: list[subprocess.Popen[bytes]] = []
 
     def type(self, line: str) -> str:

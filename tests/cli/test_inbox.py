@@ -141,7 +141,7 @@ def test_who_settled_an_effect_is_shown_beside_what_the_ledger_knows(
     (effect,) = place.duly("run", "show", str(run), "--json").json["effects"]
 
     assert "unknown; settled as done by ada at 20" in shown
-    assert re.search(r"^attempt ended .*^settled ", shown, re.DOTALL | re.MULTILINE)
+    assert re.search(r"^attempt ended\t.*^settled\t", shown, re.DOTALL | re.MULTILINE)
     assert "finished" not in shown
     assert ("unknown", "done", "ada", WHY[1]) == (
         effect["state"],

@@ -102,7 +102,7 @@ def test_a_run_says_for_which_place_it_waits(place: Workplace, store: SqliteStor
     )
     assert sentence in why
     assert "duly limit set task:send_reminder --running" in why
-    assert "task:send_reminder   1" in listed
+    assert "task:send_reminder\t1" in listed
     assert "cap task:send_reminder" in shown
 
 

@@ -19,9 +19,9 @@ def test_it_prints_local_time_zone_utc_and_distance():
     assert answer.status == 0
     assert answer.out.splitlines()[:4] == [
         "every day at 02:30 (Europe/Berlin)",
-        "local time (Europe/Berlin)          UTC                    distance",
-        "Mon 2026-11-02 02:30 CET (+01:00)   2026-11-02T01:30:00Z   + 2 h 30 min",
-        "Tue 2026-11-03 02:30 CET (+01:00)   2026-11-03T01:30:00Z   + 1 d 2 h",
+        "local time (Europe/Berlin)\tUTC\tdistance",
+        "Mon 2026-11-02 02:30 CET (+01:00)\t2026-11-02T01:30:00Z\t+ 2 h 30 min",
+        "Tue 2026-11-03 02:30 CET (+01:00)\t2026-11-03T01:30:00Z\t+ 1 d 2 h",
     ]
 
 

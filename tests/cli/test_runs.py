@@ -85,7 +85,10 @@ def test_a_list_into_a_pipe_is_not_cut_and_one_on_a_narrow_terminal_shows_the_id
     piped = place.duly("run", "list", COLUMNS="60").out
     narrow = place.typed("", "run", "list").out
 
-    assert "t" * 150 in piped
+    heading, row = (line.split("\t") for line in piped.splitlines())
+    assert ("t" * 150 + "@", run) == (row[2].partition("@")[0] + "@", row[0])
+    assert ["id", "state", "run"] == heading[:3]
+    assert len(heading) == len(row)
     assert run in narrow
 
 
@@ -106,7 +109,7 @@ def test_a_run_is_shown_with_each_attempt_and_each_recorded_time(
 
     assert "30 of 40 (75 %), third file" in told
     assert "heartbeat" in told
-    assert all(f"\n{step} " in told for step in ("due", "queued", "claimed", "started"))
+    assert all(f"\n{step}\t" in told for step in ("due", "queued", "claimed", "started"))
     assert f"run {run} → 2 attempts" in done.out
     assert '"sent": 1' in done.out
     assert [(1, 1, "failed", "error"), (2, 2, "succeeded", None)] == [
@@ -167,7 +170,10 @@ def test_what_a_task_wrote_can_not_command_the_terminal(place: Workplace, store:
     assert SPELLED in logged
     assert SPELLED in shown
     assert SPELLED in why
-    assert all(text.replace("\n", "").isprintable() for text in (logged, shown, why, as_json))
+    assert all(
+        text.replace("\n", "").replace("\t", "").isprintable()
+        for text in (logged, shown, why, as_json)
+    )
     assert HOSTILE == json.loads(as_json)["text"]
 
 

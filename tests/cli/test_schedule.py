@@ -45,7 +45,7 @@ def test_creating_shows_the_next_three_and_the_way_back(place: Workplace):
     assert 0 == answer.status, answer.err
     assert "nightly_report: every day at 02:30 (Europe/Berlin)" == lines[0]
     assert "local time (Europe/Berlin)" in lines[1]
-    assert 3 == sum("Z   in " in line for line in lines)
+    assert 3 == sum("Z\tin " in line for line in lines)
     assert any(line.startswith("Created nightly. Next run: ") for line in lines)
     assert "undo: duly schedule delete nightly --reason 'made by mistake' --yes" in lines
     assert any(
@@ -57,7 +57,7 @@ def test_a_dry_run_shows_the_same_and_stores_nothing(place: Workplace):
     answer = create(place, "--dry-run")
 
     assert 0 == answer.status
-    assert 3 == answer.out.count("Z   in ")
+    assert 3 == answer.out.count("Z\tin ")
     assert [] == place.duly("schedule", "list", "--json").json
 
 
@@ -94,7 +94,7 @@ def test_showing_tells_every_effective_policy_with_its_defaults(standing: Workpl
     assert "gap=next (default), fold=first (default)" in out
     assert "within 5 minutes; this schedule's share is " in out
     assert "1, by ada at 20" in out
-    assert 3 == out.count("Z   in ")
+    assert 3 == out.count("Z\tin ")
 
 
 def test_a_beginning_that_only_one_has_is_enough_to_look(standing: Workplace):

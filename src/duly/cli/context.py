@@ -284,7 +284,8 @@ class Target:
     json: bool = False
     """Print JSON."""
     wide: bool = False
-    """Do not cut tables where the terminal ends; into a pipe they never are."""
+    """Print tables aligned and whole. Else a terminal cuts them, and a pipe gets tabs between
+    cells."""
 
 
 @contextmanager

@@ -25,7 +25,7 @@ PIPE_WIDTH = 400
 COLUMN_DISTANCE = 3
 FACT_WIDTH_MIN = 30
 WIDE_VARIABLE = "DULY_WIDE"
-"""Set by whoever wants whole lines of tables, always; --wide does it for one command."""
+"""Set for aligned tables in whole lines, also into a pipe; --wide does it for one command."""
 
 
 class _Console(Console):
@@ -62,10 +62,15 @@ def print_line(*parts: str | tuple[str, str]) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns as wide as they need to be; a terminal gets lines cut, a pipe whole."""
+    """Print a table: columns cut where a terminal ends, and whole cells with tabs into a pipe."""
+    is_terminal, is_wide = sys.stdout.isatty(), bool(os.environ.get(WIDE_VARIABLE))
+    if not (is_terminal or is_wide):
+        for row in (headings, *rows):
+            sys.stdout.write("\t".join(map(neutral, row)) + "\n")
+        return
     out = console()
     for line in table_lines(headings, rows):
-        if sys.stdout.isatty() and not os.environ.get(WIDE_VARIABLE):
+        if not is_wide:
             line.truncate(out.width, overflow="ellipsis")  # what is folded can't be read as a table
         out.print(line, soft_wrap=True)
 
