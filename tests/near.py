@@ -26,7 +26,11 @@ BUDGET_S = 50.0
 """Processor seconds: some 25 on two cores, and loading."""
 UNKNOWN_S = 1.0
 """What a test file is taken to cost before a run has measured it."""
-DOCUMENTS = ("tests/test_documents.py", "tests/test_runbooks.py")
+DOCUMENTS = (
+    "tests/test_documents.py",
+    "tests/test_how_to_commands.py",
+    "tests/test_runbooks.py",
+)
 PAGES = ("tests/web/test_pages.py", "tests/web/test_shell.py")
 """What looks at every page: for a template or a script, beside the tests of its own page."""
 CONTRACT = "tests/conformance/test_memory.py"
