@@ -50,15 +50,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("form", ["--json", ""])
+@pytest.mark.parametrize("form", ["--json", "--wide"])
 def test_nothing_that_is_printed_moves_a_cursor(place: Workplace, words, form: str):
     """Neither as a table nor as JSON."""
-    answer = place.duly(*words, *[form] if form else [])
+    answer = place.duly(*words, form)
     printed = answer.out + answer.err
 
     assert answer.status in {0, 1}, answer.err
     assert len(printed) > 100
     assert printed.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("words", [("schedule", "list"), ("run", "list"), ("audit",)])
+def test_a_tab_in_a_table_is_never_of_its_cells(place: Workplace, words: tuple[str, ...]):
+    """Into a pipe, tabs part the cells: a row has as many of them as the headings."""
+    lines = place.duly(*words).out.splitlines()
+
+    assert len(lines) > 2
+    assert {lines[0].count("\t")} == {line.count("\t") for line in lines}
+    assert all(line.replace("\t", "").isprintable() for line in lines)
 
 
 @pytest.mark.parametrize("text", TEXTS[::6], ids=ascii)
