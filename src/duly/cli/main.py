@@ -417,7 +417,8 @@ def _meaning(error: MissingArgumentError) -> str:
     """Return what the help says of an argument that lacks its value."""
     _, commands, _ = app.parse_commands(list(error.command_chain or ()))
     found = commands[-1].assemble_argument_collection(parse_docstring=True)
-    text = next((one.parameter.help for one in found if one.name == error.argument.name), None)
+    name = None if error.argument is None else error.argument.name
+    text = next((one.parameter.help for one in found if one.name == name), None)
     words = " ".join((text or "").split()).rstrip(".")
     return words[:1].lower() + words[1:]
 

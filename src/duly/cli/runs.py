@@ -239,7 +239,7 @@ class RunFilterOptions:
     def located(self, *, as_json: bool) -> RunFilterOptions:
         """Return the same with instants in place of wall times, which are this machine's."""
         texts = {"since": self.since, "until": self.until}
-        instants = {
+        instants: dict[str, Any] = {
             field: read_local_moment(text, field, as_json=as_json).isoformat()
             for field, text in texts.items()
             if text is not None
