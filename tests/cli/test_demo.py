@@ -322,7 +322,7 @@ def until_ready(demo: Demo) -> Demo:
     else:
         pytest.fail(f"it ended: {said}{demo.process.communicate()}")
     found = re.search(r"Look at it .*:\n  (http://127\.0\.0\.1:\d+)/enter#(\S+)", said)
-    store = re.search(r"DULY_URL=(\S+)", said)
+    store = re.search(r"--url (\S+) status", said)
     assert "not for production" in said
     assert found is not None
     assert store is not None

@@ -144,7 +144,7 @@ def run_demo(app: App, stand: DemoStatus) -> None:
         print_line(("Look at it", "bold"), " (the code opens once, within 15 minutes):")
         print_block(address)  # as it is: an address that is broken between lines opens nothing
         print_line("In another terminal:")
-        print_block(f"{URL_VARIABLE}={app.url} {_command()} status")
+        print_block(f"{_command()} --url {app.url} status")
         print_line("Ctrl-C ends it.")
         sys.stdout.flush()
         stand.be_ready()
