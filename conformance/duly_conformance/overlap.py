@@ -137,6 +137,22 @@ class ScopeOfRuns:
         assert Scope(2, 2, 1, ()) == store.get_scope(claimed.run_id)
         assert store.get_scope(claimed.run_id) == store.get_scope(again.run_id)
 
+    def test_an_item_that_one_attempt_repeats_is_counted_as_repeated(self, store: Store) -> None:
+        """INV-17: also when the report that says so is sent again, and in the report of the end."""
+        worker, claimed = work.queue_and_take(store)
+        tell(store, worker, claimed, ItemReport(expected=3, done=("a", "b")))
+        for _ in range(2):
+            tell(store, worker, claimed, ItemReport(done=("c", "a"), repeated=("a",)))
+        assert Scope(3, 3, 1, ()) == store.get_scope(claimed.run_id)
+
+        work.end(
+            store, worker, claimed, Succeeded(), scope=ItemReport(done=("b",), repeated=("b",))
+        )
+
+        scope = store.get_scope(claimed.run_id)
+        assert (2, False) == (scope.repeated, scope.is_complete)
+        assert [] == store.check()
+
     def test_what_is_done_is_told_to_whoever_goes_on(self, store: Store) -> None:
         """By any attempt of the line; expected and unheard of is not done."""
         worker, claimed = work.queue_and_take(store)
@@ -435,11 +451,11 @@ class RerunsAtGates:
     ) -> None:
         """That run says itself what has become of it."""
         worker, first = taken(store)
-        work.end(store, worker, first, Succeeded())
-        doubtful = repaired(store, worker, first.run_id, "one")
+        work.end(store, worker, first, work.FATAL)
+        doubtful = repaired(store, worker, first.run_id)
         begin(store, worker, doubtful, "mail")
         end_beyond(store, worker, doubtful, Failed("boom"))
-        rerun(store, first.run_id, "two", is_repair=True)
+        assert [True] == [one.is_done for one in store.retry_runs(order_runs(first.run_id))]
         other = work.take_one(store, worker)
         assert Grant.GRANTED is begin(store, worker, other, "letter").grant
 

@@ -231,3 +231,17 @@ def test_an_occurrence_that_an_open_run_was_in_the_way_of_is_not_proven_by_that_
         second.standing,
         second.why,
     )
+
+
+def test_an_item_that_one_attempt_does_twice_is_no_proof():
+    """INV-17: however much else it does in between; what is left to do leaves it out at once."""
+    app, told = closing()
+    told["items"] = [*ACCOUNTS, ACCOUNTS[7]]
+    with virtual_time(app, "2026-04-02T12:00") as clock:
+        app.reconcile()
+        clock.advance("1d")
+
+        one = proof_of(app)
+
+        assert ("refuted", "1 items were done more than once") == (one.standing, one.why)
+        assert (40, 40, 1) == one.scope[:3]

@@ -198,7 +198,10 @@ class Run:
         self.lent("expect").note_scope(read_expected(items))
 
     def done(self, *items: str) -> None:
-        """Say which items are done; stored soon, and with the end. Each is to be done once."""
+        """Say which items are done; stored soon, and with the end.
+
+        Each is to be done once: an item that is reported twice counts as repeated.
+        """
         self.lent("done").note_scope(ItemReport(done=read_items("item", items)))
 
     def remaining(self, items: Iterable[str]) -> list[str]:

@@ -6,8 +6,9 @@ is no proof.
 
 A task declares what it expects (a number, or names) and reports, item by item, what is done. Items
 belong to the line of a run, as effects do: a repair continues with the items of the first run. An
-item that two attempts report as done was done twice, or one attempt did not know that it was done;
-an operator should look at either.
+item that is reported as done twice, by one attempt or by two, was done twice, or its code did not
+know that it was done; an operator should look at either. A report whose answer was lost is sent
+once more and counts once: the attempt itself says which items it repeats.
 """
 
 from __future__ import annotations
@@ -207,6 +208,8 @@ class ItemReport:
     names: tuple[str, ...] = ()
     """Items that are expected by name."""
     done: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+    """Those of the items done that this attempt has reported before: done more than once."""
 
 
 NOTHING = ItemReport()
@@ -220,7 +223,7 @@ class Scope(NamedTuple):
     done: int = 0
     """How many different items are done."""
     repeated: int = 0
-    """How many of them more than one attempt reports as done."""
+    """How many of them were reported as done more than once, by one attempt or by several."""
     missing: tuple[str, ...] = ()
     """Names that are expected and not done: the first of them."""
 
@@ -237,6 +240,16 @@ class Scope(NamedTuple):
     def is_known(self) -> bool:
         """Whether the run has said anything about its scope."""
         return self.expected is not None or self.done > 0
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether something that was expected is not on record as done."""
+        return self.expected is not None and (self.done < self.expected or bool(self.missing))
+
+    @property
+    def count_text(self) -> str:
+        """How much is done, in words."""
+        return f"{self.done:,} of {self.expected or 0:,} items done"
 
     @property
     def is_complete(self) -> bool:

@@ -78,6 +78,8 @@ class WorkerRunContext:
     _own_checkpoint_lock: threading.Lock | None = None
     _concealer: Redactor | None = None
     _scope: ItemReport | None = None
+    _items: set[str] | None = None
+    """All that it has reported as done, sent or not."""
     effects = Effects.IDEMPOTENT
     """What its task declares."""
     _is_permitted = False
@@ -192,19 +194,28 @@ class WorkerRunContext:
     def note_scope(self, report: ItemReport) -> None:
         """Say what is expected, or which items are done; stored soon, and with the end."""
         with self._lock:
-            said = self._scope or NOTHING
-            expected = said.expected if report.expected is None else report.expected
-            names, done = (*said.names, *report.names), (*said.done, *report.done)
-            self._scope = ItemReport(expected=expected, names=names, done=done)
+            self._scope = _joined(self._scope or NOTHING, self._with_repeated(report))
             self.advanced_at = self._grounds.clock.monotonic_us()
 
+    def _with_repeated(self, report: ItemReport) -> ItemReport:
+        """Return a report with those items that this attempt reports once more."""
+        if self._items is None:
+            self._items = set()
+        repeated = []
+        for item in report.done:
+            if item in self._items:
+                repeated.append(item)
+            self._items.add(item)
+        return replace(report, repeated=tuple(repeated))
+
     def done_items(self, items: tuple[str, ...]) -> frozenset[str]:
-        """Return those of some items that are on record as done, or wait to be."""
+        """Return those items that are on record as done, or that this attempt has reported."""
         store, run_id = self._grounds.store, self.claimed.run_id
         with self._lock:
-            said = frozenset((self._scope or NOTHING).done)
+            # Also what is on its way to the store.
+            said = (self._items or set()).intersection(items)
         pages = (items[at : at + ITEMS_MAX] for at in range(0, len(items), ITEMS_MAX))
-        return said.intersection(items).union(*(store.list_done(run_id, page) for page in pages))
+        return frozenset(said.union(*(store.list_done(run_id, page) for page in pages)))
 
     @property
     def has_scope(self) -> bool:
@@ -334,14 +345,21 @@ class WorkerRunContext:
         scope: ItemReport | None = None,
     ) -> None:
         """Keep what was taken and sent in vain, or not: the answer alone may have been lost."""
-        if scope is not None:
-            later, self._scope = self._scope, scope
-            if later is not None:
-                self.note_scope(later)
         with self._lock:
+            if scope is not None:
+                self._scope = scope if self._scope is None else _joined(scope, self._scope)
             self._is_in_doubt = True
             self._lines = [*lines, *self._lines]
             self._is_unsent = self._is_unsent or progress is not None
+
+
+def _joined(before: ItemReport, later: ItemReport) -> ItemReport:
+    return ItemReport(
+        expected=before.expected if later.expected is None else later.expected,
+        names=(*before.names, *later.names),
+        done=(*before.done, *later.done),
+        repeated=(*before.repeated, *later.repeated),
+    )
 
 
 def _require_count(field: str, value: object) -> None:

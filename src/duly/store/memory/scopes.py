@@ -35,6 +35,9 @@ def write_scope(journal: Journal, hold: ClaimRef, report: ItemReport | None) -> 
         if known.by != hold:
             done = known._replace(times=known.times + 1, by=hold, at=journal.now)
             journal.put(tables.scope_items, (root, name), done)
+    for name in report.repeated:
+        known = tables.scope_items[root, name]
+        journal.put(tables.scope_items, (root, name), known._replace(times=max(known.times, 2)))
 
 
 def get_scope(journal: Journal, run_id: RunId) -> Scope:

@@ -34,6 +34,11 @@ ON CONFLICT (root, item) DO UPDATE
 SET times = scope_items.times + 1, run_id = excluded.run_id, fence = excluded.fence,
     at = excluded.at
 WHERE (scope_items.run_id, scope_items.fence) IS DISTINCT FROM (excluded.run_id, excluded.fence)"""
+# One attempt has reported them more than once: told again, this changes nothing. Their rows are
+# locked already, in order, as those of items done.
+REPEAT_ITEMS = """
+UPDATE duly.scope_items SET times = 2
+WHERE root = $1::uuid AND item = ANY($2::text[]) AND times < 2"""
 READ_SCOPE = """
 SELECT (SELECT expected FROM duly.scopes WHERE root = $1::uuid),
     count(*) FILTER (WHERE times > 0), count(*) FILTER (WHERE times > 1)
@@ -79,6 +84,8 @@ def _write(work: Work, root: RunId, hold: ClaimRef, report: ItemReport) -> None:
     if report.done:
         values = (of, Texts(sorted(set(report.done))), uid(hold.run_id), hold.fence, work.now)
         session.run(DO_ITEMS, values)
+    if report.repeated:
+        session.run(REPEAT_ITEMS, (of, Texts(sorted(set(report.repeated)))))
 
 
 def get_scope(session: Session, run_id: RunId) -> Scope:

@@ -12,6 +12,8 @@ from duly.store.sqlite.rows import one
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import apsw
+
     from duly.domain.ids import RunId
     from duly.domain.verification import ItemReport
     from duly.store.ports.execution import ClaimRef
@@ -30,6 +32,8 @@ VALUES (?, ?, 0, 1, ?, ?, ?)
 ON CONFLICT (root, item) DO UPDATE
 SET times = times + 1, run_id = excluded.run_id, fence = excluded.fence, at = excluded.at
 WHERE run_id IS NOT excluded.run_id OR fence IS NOT excluded.fence"""
+# One attempt has reported it more than once: told again, this changes nothing.
+REPEAT_ITEM = "UPDATE duly_scope_items SET times = 2 WHERE root = ? AND item = ? AND times < 2"
 READ_EXPECTED = "SELECT expected FROM duly_scopes WHERE root = ?"
 COUNT_ITEMS = """
 SELECT count(*) FILTER (WHERE times > 0), count(*) FILTER (WHERE times > 1)
@@ -49,11 +53,17 @@ def write_scope(work: Work, hold: ClaimRef, report: ItemReport) -> None:
         connection.execute(EXPECT, (root, report.expected))
     connection.executemany(NAME_ITEM, [(root, item) for item in report.names])
     connection.executemany(DO_ITEM, [(root, item, *hold, work.now) for item in report.done])
+    connection.executemany(REPEAT_ITEM, [(root, item) for item in report.repeated])
 
 
 def get_scope(look: Look, run_id: RunId) -> Scope:
     """Return what is known of a run's scope."""
-    connection, root = look.connection, find_ledger(look.connection, run_id)
+    return read_scope(look.connection, run_id)
+
+
+def read_scope(connection: apsw.Connection, run_id: RunId) -> Scope:
+    """Read what is known of a run's scope."""
+    root = find_ledger(connection, run_id)
     if root is None:
         return Scope()
     expected = connection.execute(READ_EXPECTED, (root,)).fetchone()
