@@ -22,6 +22,7 @@ from duly.domain.outcomes import (
 from duly.domain.policies import Retry
 from duly.domain.runs import Reason, TaskPolicy
 from duly.domain.schedules import TENANT_DEFAULT
+from duly.domain.verification import ItemReport
 from duly.errors import Conflict, NotFound
 from duly.store.ports.effects import (
     AddVerdict,
@@ -32,7 +33,13 @@ from duly.store.ports.effects import (
     ResolveAmbiguousRun,
     TaskOrder,
 )
-from duly.store.ports.execution import WORKER_TTL_US, ClaimRef, FinishResult, SaveCheckpoint
+from duly.store.ports.execution import (
+    WORKER_TTL_US,
+    ClaimRef,
+    FinishResult,
+    Report,
+    SaveCheckpoint,
+)
 from duly.store.ports.operations import OrderRuns
 from duly_conformance import steps
 from duly_conformance import steps as work
@@ -455,6 +462,82 @@ class SettlingDoubt:
         grants = [begin(store, worker, again, key).grant for key in ("first", "second", "third")]
         assert [Grant.DONE, Grant.DONE, Grant.GRANTED] == grants
 
+    @pytest.mark.parametrize(
+        ("parts", "grants"),
+        [
+            ({"is_done": True}, (Grant.DONE, Grant.DONE)),
+            ({"is_done": True, "effects": {"third": False}}, (Grant.DONE, Grant.GRANTED)),
+            ({"effects": {"second": True, "third": False}}, (Grant.DONE, Grant.GRANTED)),
+            ({"effects": {"third": False}}, (Grant.UNKNOWN, Grant.GRANTED)),
+            ({}, (Grant.UNKNOWN, Grant.UNKNOWN)),
+        ],
+    )
+    def test_what_was_settled_when_it_was_closed_is_settled_for_its_repair(
+        self, store: Store, parts: dict[str, Any], grants: tuple[Grant, Grant]
+    ) -> None:
+        """INV-11: what nobody has settled stays unknown, and is refused."""
+        worker, claimed = taken(store)
+        for key in ("second", "third"):
+            begin(store, worker, claimed, key)
+        end_beyond(store, worker, claimed, Failed("boom"))
+        settle_doubt(store, claimed.run_id, Choice.RECONCILE, **parts)
+
+        rerun(store, claimed.run_id, is_repair=True)
+
+        again = work.take_one(store, worker)
+        found = tuple(begin(store, worker, again, key).grant for key in ("second", "third"))
+        assert grants == found
+        assert [] == store.check()
+
+    def test_what_is_recorded_as_done_has_its_effects_done(self, store: Store) -> None:
+        """On record with the decision, key by key."""
+        claimed = in_doubt(store)
+
+        settle_doubt(store, claimed.run_id, Choice.RECONCILE, is_done=True)
+
+        (effect,) = store.list_effects(claimed.run_id, 10)
+        (entry,) = steps.audit(store, action="run.settled")
+        assert (EffectState.DONE, entry.at) == (effect.state, effect.done_at)
+        assert entry.after is not None
+        assert {"mail": True} == entry.after["effects"]
+
+    def test_what_is_closed_with_items_missing_is_closed_on_purpose(self, store: Store) -> None:
+        """And never tells that it was complete."""
+        worker, claimed = taken(store)
+        begin(store, worker, claimed)
+        told = ItemReport(expected=2, names=("a", "b"), done=("a",))
+        store.report(worker, [Report(hold=claimed.hold, scope=told)])
+        end_beyond(store, worker, claimed, Failed("boom"))
+        before = snapshot(store)
+
+        with pytest.raises(Conflict, match="has 1 of 2 items done"):
+            settle_doubt(store, claimed.run_id, Choice.RECONCILE, is_done=True)
+
+        assert before == snapshot(store)
+        parts = {"is_done": True, "is_despite_missing": True}
+        record = settle_doubt(store, claimed.run_id, Choice.RECONCILE, **parts)
+        assert (RunState.SUCCEEDED, Reason.RECONCILED_INCOMPLETE) == (
+            record.state,
+            record.state_reason,
+        )
+        (entry,) = steps.audit(store, action="run.settled")
+        assert entry.after is not None
+        assert (True, {"mail": True}) == (entry.after["despite_missing"], entry.after["effects"])
+
+    def test_with_all_items_done_nothing_is_missing(self, store: Store) -> None:
+        """Nor of one that is recorded as failed."""
+        for text, is_done, done in (("a", True, ("a", "b")), ("b", False, ("a",))):
+            worker, claimed = taken(store, text)
+            begin(store, worker, claimed)
+            told = ItemReport(expected=2, names=("a", "b"), done=done)
+            store.report(worker, [Report(hold=claimed.hold, scope=told)])
+            end_beyond(store, worker, claimed, Failed("boom"))
+
+            record = settle_doubt(store, claimed.run_id, Choice.RECONCILE, is_done=is_done)
+
+            assert Reason.RECONCILED == record.state_reason
+            store.leave(worker)
+
     @pytest.mark.parametrize(("choice", "kept"), [(Choice.RETRY, {}), (Choice.RESUME, {"": "7"})])
     def test_resuming_keeps_checkpoints_and_retrying_begins_anew(
         self, store: Store, choice: Choice, kept: dict[str, str]
@@ -595,8 +678,57 @@ class Reruns:
         assert Grant.GRANTED is begin(store, worker, taken_now[anew.id]).grant
         assert [EffectState.INTENDED] == [one.state for one in store.list_effects(anew.id, 10)]
 
+    def test_a_repair_settles_the_effects_that_it_names(self, store: Store) -> None:
+        """And no other; they are on record with the order."""
+        worker, claimed = taken(store)
+        for key in ("first", "second", "third"):
+            begin(store, worker, claimed, key)
+        end_beyond(store, worker, claimed, Failed("boom"))
+
+        settled = {"first": True, "second": False}
+        rerun(store, claimed.run_id, is_repair=True, effects=settled)
+
+        again = work.take_one(store, worker)
+        grants = [begin(store, worker, again, key).grant for key in ("first", "second", "third")]
+        assert [Grant.DONE, Grant.GRANTED, Grant.UNKNOWN] == grants
+        (entry,) = steps.audit(store, action="run.rerun")
+        assert entry.after is not None
+        assert settled == entry.after["effects"]
+
+    def test_what_is_being_repaired_is_not_repaired_beside_that(self, store: Store) -> None:
+        """Nor from the repair; the same order again is that order."""
+        claimed = in_doubt(store)
+        repair = rerun(store, claimed.run_id, "one", is_repair=True)
+        before = snapshot(store)
+
+        with pytest.raises(Conflict, match="shares its record of effects with a run that is open"):
+            rerun(store, claimed.run_id, "two", is_repair=True)
+
+        assert before == snapshot(store)
+        assert repair.id == rerun(store, claimed.run_id, "one", is_repair=True).id
+        rerun(store, claimed.run_id, "a rerun shares nothing")
+        worker = work.join_worker(store)
+        taken_now = {one.run_id: one for one in work.take(store, worker)}
+        work.end(store, worker, taken_now[repair.id], Succeeded())
+        later = rerun(store, claimed.run_id, "two", is_repair=True)
+        with pytest.raises(Conflict, match="shares its record of effects with a run that is open"):
+            rerun(store, repair.id, "three", is_repair=True)
+        assert (Origin.REPAIR, claimed.run_id) == (later.origin, later.root)
+
+    def test_of_a_long_ledger_no_unknown_effect_is_overlooked(self, store: Store) -> None:
+        """Those that are done are left out first, and the order stays."""
+        worker, claimed = taken(store)
+        for number in range(4):
+            done(store, worker, claimed, f"done {number}")
+        begin(store, worker, claimed, "open")
+        end_beyond(store, worker, claimed, Failed("boom"))
+
+        listed = store.list_effects(claimed.run_id, 3)
+
+        assert ["done 0", "done 1", "open"] == [one.key for one in listed]
+
     def test_a_run_in_doubt_is_closed_by_its_repair(self, store: Store) -> None:
-        """What it did stays in the ledger, unknown."""
+        """What it did stays in the ledger, unknown, where the order does not say."""
         claimed = in_doubt(store)
         with pytest.raises(Conflict, match="settle it first, or rerun it as a repair"):
             rerun(store, claimed.run_id)
@@ -735,7 +867,8 @@ class CheckingResults:
 
         assert state is work.get_run(store, claimed.run_id).state
         ledger = [one.state for one in store.list_effects(claimed.run_id, 10)]
-        assert ([] if state is RunState.QUEUED else [EffectState.UNKNOWN]) == ledger
+        settled = {RunState.QUEUED: [], RunState.SUCCEEDED: [EffectState.DONE]}
+        assert settled.get(state, [EffectState.UNKNOWN]) == ledger
         assert [] == store.check()
 
     @pytest.mark.parametrize("finding", Finding)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from duly.domain.effects import Choice
 from duly.domain.enums import Finding, Lane, Missed, Origin, RunState, SkipReason
 from duly.domain.ids import ScheduleId
 from duly.domain.missing_occurrences import ExpectedOccurrenceKind, MissingCause
 from duly.domain.outcomes import Failed, Succeeded
 from duly.domain.runs import Progress
 from duly.domain.schedule_changes import decide_restore, decide_resume, decide_skip_next
+from duly.domain.verification import ItemReport, Scope
 from duly.domain.vitals import (
     ERROR_END_MAX,
     Fault,
@@ -34,6 +36,7 @@ from duly.timetable.instants import to_microseconds
 from duly.timetable.interval import every
 from duly_conformance import kit, steps
 from duly_conformance import steps as work
+from duly_conformance.effects import begin, end_beyond, settle_doubt
 from duly_conformance.kit import DAY_US, HOUR_US, SECOND_US, cancel, cancel_run, run_id, snapshot
 from duly_conformance.misfires import owing
 
@@ -381,6 +384,32 @@ class ReadingLastEnds:
         found = store.list_last_ends([record.id], 10)[record.id]
         assert found.error is not None
         assert (dead.id, "no use") == (found.error.run_id, found.error.error)
+
+    def test_what_was_closed_with_items_missing_is_no_success(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """Nor verified, though a check found something; what a person found complete is one."""
+        record = steps.create(store, timetable=every("1m"))
+        ends = []
+        for scope in (Scope(1, 1), Scope(2, 1)):
+            record = steps.fire_due(store, clock, record)
+            worker = work.join_worker(store, ttl_us=LATER_US)
+            claimed = work.take_one(store, worker)
+            begin(store, worker, claimed)
+            told = ItemReport(expected=scope.expected, done=("a",))
+            store.report(worker, [Report(hold=claimed.hold, scope=told)])
+            end_beyond(store, worker, claimed, Failed("unheard"))
+            store.leave(worker)
+            how = {"is_done": True, "is_despite_missing": scope.has_missing}
+            run = settle_doubt(store, claimed.run_id, Choice.RECONCILE, **how)
+            verify(store, run, Finding.PRESENT)
+            ends.append(run.id)
+
+        found = store.list_last_ends([record.id], 10)[record.id]
+
+        assert found.success is not None
+        assert found.verified is not None
+        assert (ends[0], ends[0]) == (found.success.run_id, found.verified.run_id)
 
     def test_what_is_no_longer_kept_is_unknown_and_not_never(
         self, store: Store, clock: ManualClock

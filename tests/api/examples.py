@@ -47,7 +47,7 @@ BODIES: dict[str, Any] = {
     "enqueue_runs": {"calls": [{"task": "remind"}]},
     "edit_run": {"arguments": {"note": "other"}},
     "discard_run": {"reason": "of no use"},
-    "reconcile_run": {"is_done": True, "reason": "looked"},
+    "reconcile_run": {"is_done": True, "reason": "looked", "despite_missing": True},
     "rerun_run": {"reason": "again"},
     "resume_run": {"reason": "go on"},
     "skip_run": {"reason": "enough"},

@@ -55,7 +55,10 @@ def test_a_run_is_cancelled_while_it_waits(asked):
 def test_the_inbox_says_what_is_safest(desk):
     (item,) = desk.asked.get("/inbox").json()["items"]
 
-    assert "reconcile" == item["advice"]["safest"]
+    assert ("retry", True) == (item["advice"]["safest"], item["advice"]["may_repeat"])
+    assert (2, 0, ["a", "b"]) == tuple(
+        item["scope"][one] for one in ("expected", "done", "missing")
+    )
     assert item == desk.asked.get(f"/inbox/{item['run']['id']}").json()
     (dead,) = desk.runs("dead")
     assert 409 == desk.asked.get(f"/inbox/{dead['id']}").status_code
@@ -69,21 +72,43 @@ def test_a_risky_choice_is_confirmed_by_the_runs_id(desk):
     assert (422, "confirm") == (unsure.status_code, unsure.json()["field"])
     other = desk.order(run["id"], "resume", reason="again", confirm=desk.runs("dead")[0]["id"])
     assert 422 == other.status_code
-    sure = desk.order(
-        run["id"], "retry", reason="again", confirm=run["id"], effects={"pay:b": True}
-    )
+    typo = desk.order(run["id"], "retry", reason="again", effects={"pay:c": True})
+    assert (422, "effects") == (typo.status_code, typo.json()["field"])
+    sure = desk.order(run["id"], "retry", reason="again", effects={"pay:b": True})
     assert "queued" == sure.json()["state"]
+    late = desk.order(desk.runs("dead")[0]["id"], "retry", effects={"pay:b": True})
+    assert (422, "effects") == (late.status_code, late.json()["field"])
+
+
+def test_a_repair_says_what_is_known_of_effects(desk):
+    """Then nothing has to be confirmed; a second one beside it is a conflict."""
+    (run,) = desk.runs("ambiguous")
+    known = {"reason": "the rest", "repair": True, "effects": {"pay:b": True}}
+
+    unsure = desk.order(run["id"], "rerun", reason="the rest", repair=True)
+    plain = desk.order(run["id"], "rerun", reason="the rest", effects={"pay:b": True})
+    made = desk.order(run["id"], "rerun", **known)
+
+    assert [(422, "confirm"), (422, "effects")] == [
+        (one.status_code, one.json()["field"]) for one in (unsure, plain)
+    ]
+    assert (201, "repair") == (made.status_code, made.json()["origin"])
+    assert 409 == desk.order(run["id"], "rerun", reason="the rest", repair=True).status_code
 
 
 def test_an_ambiguous_run_is_reconciled_with_evidence(desk):
-    """Somebody has looked."""
+    """With items missing only on purpose."""
     (run,) = desk.runs("ambiguous")
+    found = {"is_done": True, "reason": "bank says so", "evidence": {"receipt": 7}}
 
-    settled = desk.order(
-        run["id"], "reconcile", is_done=True, reason="bank says so", evidence={"receipt": 7}
+    refused = desk.order(run["id"], "reconcile", **found)
+    settled = desk.order(run["id"], "reconcile", **found, despite_missing=True)
+
+    assert (409, True) == (refused.status_code, "0 of 2 items done" in refused.text)
+    assert ("succeeded", "reconciled-incomplete") == (
+        settled.json()["state"],
+        settled.json()["reason"],
     )
-
-    assert "succeeded" == settled.json()["state"]
     assert 409 == desk.order(run["id"], "skip", reason="too late").status_code
 
 

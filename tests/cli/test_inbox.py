@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from duly.domain.ids import RunId
-from duly.store.ports.execution import SaveCheckpoint
+from duly.domain.verification import ItemReport
+from duly.store.ports.execution import Report, SaveCheckpoint
 from tests.cli.scripted_worker import TASK, PlayedWorker
 
 if TYPE_CHECKING:
@@ -68,7 +69,78 @@ def test_one_is_shown_with_its_effects_and_what_each_choice_risks(
     assert f"  duly run reconcile {run} --done --reason …   (or --failed)" in lines
     assert "retry: does what may have been done a second time" in lines
     assert f"  duly run retry {run} --reason … --confirm {run}" in lines
-    assert "When it has happened, say so: retry and resume take --done mail:2" in lines
+    said = "When it has happened, say so: retry, resume and rerun --repair take --done mail:2; else"
+    assert f"{said} --not-done." in lines
+
+
+def test_one_with_items_missing_is_shown_with_them_and_goes_on_safely(
+    place: Workplace, store: SqliteStore
+):
+    """Closing it as done is refused, and said why; settling what is known goes on."""
+    worker = PlayedWorker(store)
+    run = worker.queue()
+    claimed = worker.take()
+    told = ItemReport(expected=3, names=("1", "2", "3"), done=("1",))
+    store.report(worker.member, [Report(hold=claimed.hold, scope=told)])
+    worker.begin(claimed, "mail:1", is_done=True)
+    worker.begin(claimed, "mail:2")
+    worker.leave_in_doubt(claimed)
+    listed, shown = place.duly("inbox"), place.duly("inbox", str(run))
+    order = ("run", "reconcile", str(run), "--done", *WHY)
+    refused, contrary = (
+        place.duly(*order),
+        place.duly(*order[:3], "--failed", "--despite-missing", *WHY),
+    )
+    lines = shown.out.splitlines()
+    safest = f"  duly run retry {run} --done mail:2 --reason …   (or --not-done, for one that has not happened)"
+
+    assert "retry: 1 of 3 items done; 1 of 2 effects may or may not have happened" in listed.out
+    assert "items: 1 of 3 done; missing: 2, 3" in lines
+    assert any(line.startswith("safest: retry, because 1 of 3 items done; ") for line in lines)
+    assert lines[lines.index(safest) - 1].startswith("safest: ")
+    assert not [line for line in lines if "reconcile" in line and line.strip().endswith("--done")]
+    assert (4, True) == (refused.status, "1 of 3 items done" in refused.err)
+    assert "give --despite-missing, with the reason" in refused.err
+    assert (2, True) == (contrary.status, "--despite-missing" in contrary.err)
+    assert "ambiguous" == state(store, run)[0]
+    agreed = place.duly("run", "retry", str(run), "--done", "mail:2", *WHY)
+    assert (0, "queued") == (agreed.status, state(store, run)[0]), agreed.err
+
+
+def test_what_is_done_despite_missing_items_says_so(place: Workplace, store: SqliteStore):
+    worker = PlayedWorker(store)
+    run = worker.queue()
+    claimed = worker.take()
+    store.report(worker.member, [Report(hold=claimed.hold, scope=ItemReport(expected=2))])
+    worker.begin(claimed, "mail:2")
+    worker.leave_in_doubt(claimed)
+    done = place.duly("run", "reconcile", str(run), "--done", "--despite-missing", *WHY)
+    why = place.duly("run", "why", str(run))
+
+    assert (0, ("succeeded", "reconciled-incomplete")) == (done.status, state(store, run)), done.err
+    assert "a person recorded it as done although items are missing" in why.out
+
+
+def test_what_is_known_of_effects_is_recorded_with_a_failure(place: Workplace, store: SqliteStore):
+    """What is not named stays unknown, and the answer says so; a repair asks for it."""
+    run = PlayedWorker(store).doubt(done=("mail:1",), open_="mail:2")
+    failed = place.duly("run", "reconcile", str(run), "--failed", *WHY)
+    order = ("run", "rerun", str(run), "--repair", *WHY)
+    asked = place.duly(*order)
+    several = place.duly(*order, str(run)[:8], "--done", "mail:2")
+    made = place.duly(*order, "--not-done", "mail:2")
+    place.duly("run", "cancel", made.out.split("Id: ")[1].split()[0], *WHY)
+    other = PlayedWorker(store).doubt("b", done=("mail:1",), open_="mail:2")
+    named = ("--effect-done", "mail:2")
+    told = place.duly("run", "reconcile", str(other), "--failed", *named, *WHY)
+
+    assert "Unknown as before: mail:2. A repair asks whether it has happened." in failed.out
+    assert (2, True) == (asked.status, "say whether mail:2 has happened" in asked.err)
+    assert (2, True) == (several.status, "is about one run" in several.err)
+    assert (0, True) == (made.status, "Queued as a repair" in made.out), made.err
+    assert (0, False) == (told.status, "Unknown as before" in told.out), told.err
+    effects = store.list_effects(RunId(other.bytes), 10)
+    assert {"mail:1": "done", "mail:2": "done"} == {one.key: one.state for one in effects}
 
 
 def test_what_is_not_in_doubt_is_not_in_the_inbox(place: Workplace, store: SqliteStore):
@@ -120,7 +192,7 @@ def test_what_was_found_outside_is_recorded(
 def test_a_decision_is_part_of_the_run_s_story(place: Workplace, store: SqliteStore):
     """When it was in doubt, who decided what about it, and why."""
     run = PlayedWorker(store).doubt(open_="mail:2")
-    place.duly("run", "retry", str(run), *WHY, "--done", "mail:2", "--confirm", str(run))
+    place.duly("run", "retry", str(run), *WHY, "--done", "mail:2")
     shown = place.duly("run", "show", str(run))
     told = place.duly("run", "show", str(run), "--json").json
 
@@ -134,16 +206,16 @@ def test_a_decision_is_part_of_the_run_s_story(place: Workplace, store: SqliteSt
 def test_who_settled_an_effect_is_shown_beside_what_the_ledger_knows(
     place: Workplace, store: SqliteStore
 ):
-    """The ledger itself is not rewritten."""
+    """It counts as done from then on."""
     run = PlayedWorker(store).doubt(open_="mail:2")
     place.duly("run", "reconcile", str(run), "--done", *WHY)
     shown = place.duly("run", "show", str(run)).out
     (effect,) = place.duly("run", "show", str(run), "--json").json["effects"]
 
-    assert "unknown; settled as done by ada at 20" in shown
-    assert re.search(r"^attempt ended\t.*^settled\t", shown, re.DOTALL | re.MULTILINE)
+    assert "done; settled as done by ada at 20" in shown
+    assert re.search(r"^attempt ended	.*^settled	", shown, re.DOTALL | re.MULTILINE)
     assert "finished" not in shown
-    assert ("unknown", "done", "ada", WHY[1]) == (
+    assert ("done", "done", "ada", WHY[1]) == (
         effect["state"],
         *(effect["settled"][one] for one in ("as", "by", "reason")),
     )
@@ -202,7 +274,7 @@ def test_what_is_known_of_effects_is_said_with_the_choice(place: Workplace, stor
     run = PlayedWorker(store).doubt(done=("mail:1",), open_="mail:2")
     both = ("--done", "mail:2", "--not-done", "mail:2")
     twice = place.duly("run", "retry", str(run), *WHY, *both, "--confirm", str(run))
-    order = ("--done", "mail:2", "--confirm", str(run))
+    order = ("--done", "mail:2")
     agreed = place.duly("run", "retry", str(run), *WHY, *order)
     effects = store.list_effects(RunId(run.bytes), 10)
 
@@ -235,7 +307,7 @@ def test_a_repair_is_another_run_that_shares_the_effects(place: Workplace, store
     run = PlayedWorker(store).doubt(done=("mail:1",), open_="mail:2")
     order = ("run", "rerun", str(run), "--repair", *WHY)
     refused = place.duly(*order)
-    repaired = place.duly(*order, "--confirm", str(run), "--json")
+    repaired = place.duly(*order, "--done", "mail:2", "--json")
     new = repaired.json["id"]
     shown = place.duly("run", "show", str(run))
     told = place.duly("run", "show", new, "--json").json

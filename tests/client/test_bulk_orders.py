@@ -203,8 +203,8 @@ class TestRerunningMany:
         """It is confirmed for one run alone; a repair does only the rest."""
         claimed = effects.in_doubt(store, "a")
         run_id = UUID(bytes=claimed.record.id)
-        app.inbox.reconcile(run_id, is_done=False, reason="looked")
-        frozen = app.selections.freeze(state="failed")
+        app.inbox.reconcile(run_id, is_done=True, reason="looked")
+        frozen = app.selections.freeze(state="succeeded")
 
         (left,) = app.selections.rerun(frozen.id, reason="again")
         (done,) = app.selections.rerun(frozen.id, reason="the rest", repair=True)

@@ -111,35 +111,35 @@ def test_what_a_person_found_done_is_not_done_again(desk: Desk):
 
 
 def test_it_is_recorded_as_done_with_the_evidence(desk: Desk):
-    """The ledger stays as it is, and beside it stands who has settled it."""
+    """The ledger counts it as done, and beside it stands who has settled it."""
     found = desk.app.inbox.reconcile(
         desk.item.run, is_done=True, reason="all three arrived", evidence={"statement": 12}
     )
 
     assert ("succeeded", "reconciled") == (found.state, found.reason)
     assert [] == desk.app.inbox.list()
-    paid, unknown = desk.app.inbox.effects(found)
-    assert ("done", None, "unknown") == (paid.state, paid.settled, unknown.state)
-    assert unknown.settled is not None
-    assert ("done", "all three arrived") == (unknown.settled.as_, unknown.settled.reason)
-    assert unknown.settled.by == unknown.to_json()["settled"]["by"]
+    paid, settled = desk.app.inbox.effects(found)
+    assert ("done", None, "done") == (paid.state, paid.settled, settled.state)
+    assert settled.settled is not None
+    assert ("done", "all three arrived") == (settled.settled.as_, settled.settled.reason)
+    assert settled.settled.by == settled.to_json()["settled"]["by"]
     with pytest.raises(Conflict, match="is not in doubt but succeeded"):
         desk.app.inbox.skip(found, reason="twice")
 
 
 def test_a_repair_does_only_what_is_not_done(desk: Desk):
-    """Another run, that says what it repairs; what is unknown stays refused."""
+    """Another run, that says what it repairs; nothing of it is in doubt again."""
     run = desk.item.run
     desk.fails_at = None
 
-    repair = desk.app.inbox.rerun(run, repair=True, reason="finish it", confirm=run.id)
+    done = {"pay:b": True}
+    repair = desk.app.inbox.rerun(run, repair=True, reason="finish it", effects=done)
     desk.clock.advance("1m")
 
     assert ("repair", run.id) == (repair.origin, repair.root)
-    assert ["a", "b"] == desk.paid
-    assert ("ambiguous", "effect-unknown") == (desk.item.run.state, desk.item.run.reason)
-    assert repair.id == desk.item.run.id
-    assert "failed" == desk.app.runs.get(run.id).state
+    assert ["a", "b", "c"] == desk.paid
+    assert "succeeded" == desk.app.runs.get(repair.id).state
+    assert ("failed", []) == (desk.app.runs.get(run.id).state, desk.app.inbox.list())
 
 
 @pytest.mark.parametrize("reason", ["  ", None])

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from duly.domain.effects import EffectState
-from duly.domain.enums import Effects
+from duly.domain.enums import Effects, Origin
 from duly.domain.runs import AttemptCounts
 from duly.errors import LeaseLost
 from duly.store.memory import MemoryStore
@@ -107,7 +107,58 @@ class SharesEveryLedger(MemoryStore):
     """Takes every rerun for a repair."""
 
     def rerun_run(self, command):
-        return super().rerun_run(replace(command, is_repair=True))
+        record = super().rerun_run(command)
+        repair = replace(self.tables.runs[record.id], origin=Origin.REPAIR)
+        self.tables.runs[record.id] = repair
+        return self.get_run(record.id)
+
+
+class LeavesItUnknown(MemoryStore):
+    """Closes a run that a person has looked into, and leaves its effects as they are."""
+
+    def settle_doubt(self, command):
+        before = dict(self.tables.effects)
+        record = super().settle_doubt(command)
+        self.tables.effects.update(before)
+        return record
+
+
+class ClosesWithItemsMissing(MemoryStore):
+    """Takes the word of whoever says that it is done."""
+
+    def settle_doubt(self, command):
+        return super().settle_doubt(replace(command, is_despite_missing=True))
+
+
+class RepairsBesideTheRepair(MemoryStore):
+    """Queues a repair of what is being repaired."""
+
+    def rerun_run(self, command):
+        repairs = {run: row for run, row in self.tables.runs.items() if row.origin is Origin.REPAIR}
+        for run in repairs:
+            if run not in {command.new_id, command.id}:
+                self.tables.runs[run] = replace(self.tables.runs[run], origin=Origin.RERUN)
+        record = super().rerun_run(command)
+        self.tables.runs.update(repairs)
+        return record
+
+
+class CutsTheLedger(MemoryStore):
+    """Leaves out of a long ledger what came last, whatever is known of it."""
+
+    def list_effects(self, run_id, limit):
+        return super().list_effects(run_id, 1 << 20)[:limit]
+
+
+class CountsOneAttemptOnce(MemoryStore):
+    """Takes an item that an attempt has done twice for one that it has done once."""
+
+    def report(self, worker, reports):
+        told = [
+            one if one.scope is None else replace(one, scope=replace(one.scope, repeated=()))
+            for one in reports
+        ]
+        return super().report(worker, told)
 
 
 class RepeatsWhatWasRepeated(MemoryStore):
@@ -207,6 +258,11 @@ EFFECT_DEFECTS = [
         "test_a_settled_doubt_leaves_alone_what_another_run_of_the_line_intends",
     ),
     (SharesEveryLedger, "test_a_repair_shares_the_ledger_and_a_rerun_begins_its_own"),
+    (LeavesItUnknown, "test_what_is_recorded_as_done_has_its_effects_done"),
+    (ClosesWithItemsMissing, "test_what_is_closed_with_items_missing_is_closed_on_purpose"),
+    (RepairsBesideTheRepair, "test_what_is_being_repaired_is_not_repaired_beside_that"),
+    (CutsTheLedger, "test_of_a_long_ledger_no_unknown_effect_is_overlooked"),
+    (CountsOneAttemptOnce, "test_an_item_that_one_attempt_repeats_is_counted_as_repeated"),
     (
         RepeatsWhatWasRepeated,
         "test_what_was_run_once_more_since_it_was_seen_is_left_alone",

@@ -9,6 +9,7 @@ from itertools import islice
 import pytest
 
 import duly
+from duly import Conflict
 from duly.interface.backfills import PlanBackfill
 from duly.interface.runs import Run
 from duly.interface.schedules import Schedule
@@ -84,13 +85,15 @@ def test_a_run_in_doubt_is_looked_at_and_decided(remote):
     """Somebody elsewhere sees what is safest, and decides."""
     (item,) = remote.inbox.list()
     effects = {one.key: one.state for one in remote.inbox.effects(item.run.id)}
-    settled = remote.inbox.reconcile(
-        item.run.id, is_done=True, reason="the bank has it", evidence={"receipt": 7}
-    )
+    found = {"is_done": True, "reason": "the bank has it", "evidence": {"receipt": 7}}
+    with pytest.raises(Conflict, match="0 of 2 items done"):
+        remote.inbox.reconcile(item.run.id, **found)
+    settled = remote.inbox.reconcile(item.run.id, **found, despite_missing=True)
 
     assert "ambiguous" == item.run.state
+    assert ("retry", ["a", "b"]) == (item.advice.safest, item.scope.missing)
     assert {"pay:a": "done", "pay:b": "unknown"} == effects
-    assert "succeeded" == settled.state
+    assert ("succeeded", "reconciled-incomplete") == (settled.state, settled.reason)
     assert [] == remote.inbox.list()
 
 

@@ -29,7 +29,40 @@ def test_the_safest_choice_comes_first_and_is_the_only_open_one(visitor):
     cards = re.findall(r'<details class="card choice"\s*(open)?', text)
 
     assert ["open", "", "", "", ""] == cards
-    assert text.index("Reconcile</b>") < text.index("Retry</b>")
+    assert text.index("Retry</b>") < text.index("Reconcile</b>")
+
+
+def test_a_run_with_items_missing_is_not_recorded_as_done_by_accident(visitor):
+    """The page counts the items, the order is refused, and the box says what it means."""
+    run = only_doubt(visitor)
+    text = visitor.get(f"/inbox/{run.id}").text
+    fields = {"choice": "reconcile", "found": "done", "reason": "so", "effect": "done:pay:b"}
+    refused = visitor.post(f"/inbox/{run.id}/decide", fields)
+    unknown = visitor.post(f"/inbox/{run.id}/decide", {**fields, "effect": "unknown:pay:b"})
+    unclear = visitor.post(f"/inbox/{run.id}/decide", {**fields, "despite_missing": "perhaps"})
+    batch = visitor.post("/inbox/preview", {"choice": "reconcile", "runs": [str(run.id)]})
+    before = visitor.app.runs.get(run.id).state
+    done = visitor.post(f"/inbox/{run.id}/decide", {**fields, "despite_missing": "yes"})
+
+    assert "0 of 2 items done. Missing: a, b." in text
+    assert "; 0 of 2 items done" in visitor.get("/inbox").text or "0 of 2 items done" in batch.text
+    assert (409, True) == (refused.status_code, "0 of 2 items done" in refused.text)
+    assert (422, True) == (unknown.status_code, "is not known, and all is said" in unknown.text)
+    assert 422 == unclear.status_code
+    assert "decide it by itself" in batch.text
+    assert ("ambiguous", 303) == (before, done.status_code)
+    assert "reconciled-incomplete" == visitor.app.runs.get(run.id).reason
+
+
+def test_a_repair_is_told_what_is_known_of_effects(visitor):
+    """What has happened is not done again, and no id is typed."""
+    run = only_doubt(visitor)
+    fields = {"choice": "repair", "reason": "the bank was asked", "effect": "done:pay:b"}
+    done = visitor.post(f"/inbox/{run.id}/decide", fields)
+    (effect,) = [one for one in visitor.app.inbox.effects(run.id) if one.key == "pay:b"]
+
+    assert 303 == done.status_code
+    assert "done" == effect.state
 
 
 def test_what_may_do_something_twice_asks_for_the_runs_id(visitor):
@@ -57,6 +90,7 @@ def test_a_decision_is_on_record_with_who_and_why(visitor):
         "found": "done",
         "reason": "statement 42",
         "effect": "done:pay:b",
+        "despite_missing": "yes",
     }
     visitor.post(f"/inbox/{run.id}/decide", fields)
     last = visitor.app.audit.page(subject_id=run.id, limit=1).items[0]

@@ -84,11 +84,11 @@ def test_a_run_in_doubt_shows_its_ledger_scope_and_checkpoint(school):
 
 
 def test_who_settled_an_effect_is_told_beside_the_ledger(school):
-    """The ledger stays as it is."""
     run = newest(school, state="ambiguous")
-    school.app.inbox.reconcile(run.id, is_done=True, reason="the bank says so", evidence={"id": 9})
+    found = {"is_done": True, "despite_missing": True, "evidence": {"id": 9}}
+    school.app.inbox.reconcile(run.id, **found, reason="the bank says so")
 
-    assert "unknown settled as done by" in part(page(school, run.id), "effects")
+    assert "done settled as done by" in part(page(school, run.id), "effects")
 
 
 def test_leases_are_told_with_their_fences_and_a_retry_is_an_attempt(school):
@@ -269,7 +269,8 @@ def test_what_a_person_settled_is_no_work_and_says_who_did(school):
     """Its work ended with its attempt; then it was in doubt, until somebody decided."""
     run = newest(school, state="ambiguous")
     before = page(school, run.id)
-    school.app.inbox.reconcile(run.id, is_done=True, reason="the bank says so")
+    decided = {"is_done": True, "despite_missing": True}
+    school.app.inbox.reconcile(run.id, **decided, reason="the bank says so")
     text = page(school, run.id)
     found = part(text, "chain")
 

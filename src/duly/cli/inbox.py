@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from shlex import quote
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -13,6 +14,7 @@ from duly.cli.confirm import UNSAID, print_undo, undo_command
 from duly.cli.context import Target, open_app
 from duly.cli.output import print_empty_or_json, print_facts, print_json, print_line, print_table
 from duly.cli.references import find_run, print_elsewhere
+from duly.cli.run_details import scope_text
 from duly.client.doubt_view import Effect, InboxItem
 from duly.client.inbox import TaskOrders
 from duly.client.run_view import Run
@@ -25,12 +27,16 @@ TARGET = Target()
 AMBIGUOUS = 6
 """The exit code when something waits whose outcome nobody knows."""
 _COMMANDS = {
-    Choice.RETRY: "duly run retry {run} --reason …",
-    Choice.RESUME: "duly run resume {run} --reason …",
-    Choice.REPAIR: "duly run rerun {run} --repair --reason …",
+    Choice.RETRY: "duly run retry {run}{known} --reason …",
+    Choice.RESUME: "duly run resume {run}{known} --reason …",
+    Choice.REPAIR: "duly run rerun {run} --repair{known} --reason …",
     Choice.RECONCILE: "duly run reconcile {run} --done --reason …   (or --failed)",
     Choice.SKIP: "duly run skip {run} --reason …",
 }
+_WITH_MISSING = (
+    "duly run reconcile {run} --failed --reason …   (or --done --despite-missing: it counts as no"
+    " useful completion)"
+)
 
 app = App(name="inbox", help="Runs of which nobody knows what they did, and what is safest.")
 
@@ -98,11 +104,7 @@ def print_item(item: InboxItem) -> None:
             said = f"{attempt.late.state} at {utc_text(attempt.late.at)}, too late to count"
             facts.append(("its worker said", said))
     print_facts(facts)
-    if item.effects:
-        print_line()
-        print_table(("effect", "known as", "begun", "result"), [_row(one) for one in item.effects])
-    for check in item.checks:
-        print_line(f"check by {check.by} at {utc_text(check.at)}: {check.finding}")
+    _print_results(item)
     print_line()
     if attempt is not None and attempt.state == AttemptState.LOST:
         print_line(
@@ -113,15 +115,42 @@ def print_item(item: InboxItem) -> None:
     print_line(("safest: ", "bold green"), f"{item.advice.choice}, because {item.advice.why}")
     if item.has_check:
         print_line(f"  duly run verify {run.id}   (has its task look first)")
-    print_line(f"  {_COMMANDS[item.advice.choice].format(run=run.id)}")
+    print_line(f"  {_advised_command(item)}")
     for choice, risk in item.advice.risks.items():
-        confirm = f" --confirm {run.id}" if item.advice.is_risky(choice) else ""
         print_line((f"{choice}: ", "bold"), risk)
-        print_line(f"  {_COMMANDS[choice].format(run=run.id)}{confirm}")
-    unknown = [one.key for one in item.effects if one.state != EffectState.DONE]
-    if unknown:
-        some = "it has" if len(unknown) == 1 else "some have"
-        print_line(f"When {some} happened, say so: retry and resume take --done {unknown[0]}")
+        print_line(f"  {_command(item, choice)}")
+    if item.unknown:
+        some = "it has" if len(item.unknown) == 1 else "some have"
+        orders, key = "retry, resume and rerun --repair", quote(item.unknown[0])
+        print_line(f"When {some} happened, say so: {orders} take --done {key}; else --not-done.")
+        print_line("An order that says it of each unknown effect needs no --confirm.")
+
+
+def _print_results(item: InboxItem) -> None:
+    if item.effects:
+        print_line()
+        print_table(("effect", "known as", "begun", "result"), [_row(one) for one in item.effects])
+    for check in item.checks:
+        print_line(f"check by {check.by} at {utc_text(check.at)}: {check.finding}")
+    if item.scope.is_known:
+        print_line(f"items: {scope_text(item.scope)}")
+
+
+def _command(item: InboxItem, choice: Choice) -> str:
+    confirm = f" --confirm {item.run.id}" if item.advice.is_risky(choice) else ""
+    if choice is Choice.RECONCILE and item.scope.has_missing:
+        return _WITH_MISSING.format(run=item.run.id)
+    return _COMMANDS[choice].format(run=item.run.id, known="") + confirm
+
+
+def _advised_command(item: InboxItem) -> str:
+    """Return the safest order; if it goes on, it says first of each effect that it has happened."""
+    choice = item.advice.choice
+    if not item.advice.is_risky(choice):
+        return _command(item, choice)
+    known = "".join(f" --done {quote(key)}" for key in item.unknown)
+    command = _COMMANDS[choice].format(run=item.run.id, known=known)
+    return f"{command}   (or --not-done, for one that has not happened)"
 
 
 def _told(state: str) -> str:
@@ -135,7 +164,6 @@ def _row(effect: Effect) -> list[str]:
 
 
 NO_UNDO = "none: what was decided stays on record"
-Confirm = Annotated[str | None, Parameter(help="The run's id once more, for what is risky.")]
 Reason = Annotated[str, Parameter(help="Why; it is kept with the decision.")]
 Keys = Annotated[
     tuple[str, ...], Parameter(help="Keys of effects; may be given several times.", negative="")
@@ -145,24 +173,48 @@ Keys = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoubtOptions:
-    """What a person knows of the effects of a run in doubt, and that he means it."""
+    """What an operator knows of the effects of a run in doubt, and the confirmation."""
 
     done: Keys = ()
     """An effect that did happen, though nobody knew: it is not done again."""
     not_done: Keys = ()
     """An effect that did not happen. Those that are not named count as not done, too."""
     confirm: str | None = None
-    """The run's id once more, for what may do something a second time."""
+    """The run's id once more, if an effect is not named that may have happened."""
 
     @property
     def known(self) -> dict[str, bool]:
         """What is said of effects that nobody knew about."""
-        both = sorted({*self.done} & {*self.not_done})
-        if both:
-            raise UsageError("--done", both[0], "is also named as not done", "name it once")
-        return dict.fromkeys(self.done, True) | dict.fromkeys(self.not_done, False)
+        return _known("--done", self.done, self.not_done)
 
 
+def _known(option: str, done: tuple[str, ...], not_done: tuple[str, ...]) -> dict[str, bool]:
+    both = sorted({*done} & {*not_done})
+    if both:
+        raise UsageError(option, both[0], "is also named as not done", "name it once")
+    return dict.fromkeys(done, True) | dict.fromkeys(not_done, False)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOptions:
+    """What was found outside about a run in doubt."""
+
+    done: bool = False
+    """What it was to do is done, and so are its unknown effects."""
+    failed: bool = False
+    """It is not, and nobody will do it with this run. An only effect did not happen."""
+    despite_missing: bool = False
+    """With --done: although items are not on record as done. It is no useful completion."""
+    effect_done: Keys = ()
+    """An unknown effect that did happen."""
+    effect_not_done: Keys = ()
+    """An unknown effect that did not happen."""
+    evidence: str | None = None
+    """What was looked at: a reference, a number, a sentence."""
+
+
+FOUND = FoundOptions()
 DOUBT = DoubtOptions()
 
 
@@ -182,35 +234,33 @@ def resume(
         tell(found, "Goes on", target, stop_text(found))
 
 
-def reconcile(  # noqa: PLR0913 - each part of what was found is an option
-    run: str,
-    /,
-    *,
-    reason: Reason,
-    done: bool = False,
-    failed: bool = False,
-    evidence: str | None = None,
-    target: Target = TARGET,
+def reconcile(
+    run: str, /, *, reason: Reason, found: FoundOptions = FOUND, target: Target = TARGET
 ) -> None:
-    """Record what has become of a run in doubt: somebody has looked.
-
-    Parameters
-    ----------
-    done
-        What it was to do is done.
-    failed
-        It is not, and nobody will do it with this run.
-    evidence
-        What was looked at: a reference, a number, a sentence.
-    """
-    if done == failed:
-        given = "both" if done else None
+    """Record what has become of a run in doubt: an operator has looked."""
+    if found.done == found.failed:
+        given = "both" if found.done else None
         raise UsageError("--done", given, "or --failed must be said", "give one of the two")
+    known = _known("--effect-done", found.effect_done, found.effect_not_done)
     with open_app(target, makes_store=False) as app:
-        found = app.inbox.reconcile(
-            find_run(app, run).id, is_done=done, reason=reason, evidence=evidence
+        settled = app.inbox.reconcile(
+            find_run(app, run).id,
+            is_done=found.done,
+            reason=reason,
+            evidence=found.evidence,
+            effects=known or None,
+            despite_missing=found.despite_missing,
         )
-        tell(found, f"Recorded as {found.state}", target, None)
+        tell(settled, f"Recorded as {settled.state}", target, None)
+        if not target.json:
+            _note_unsettled(app, settled)
+
+
+def _note_unsettled(app: Application, run: Run) -> None:
+    unknown = [one.key for one in app.inbox.effects(run.id) if one.state == EffectState.UNKNOWN]
+    if unknown:
+        keys = ", ".join(unknown)
+        print_line(f"Unknown as before: {keys}. A repair asks whether it has happened.")
 
 
 def verify(run: str, /, *, target: Target = TARGET) -> None:

@@ -72,6 +72,7 @@ _OPTIONS = {
     'past="run"': "--past",
     "replace=True": "--replace",
     "serialize_by='account:42'": "--serialize-by account:42",
+    "give despite_missing": "give --despite-missing",
     "app.schedules.list()": "duly schedule list",
     "app.runs.list()": "duly run list",
     "app.delayed.list()": "duly delayed list",
@@ -81,7 +82,9 @@ _OPTIONS = {
     "app.alerts.channels()": "duly alert channels",
 }
 
-_GIVEN_AS_OPTIONS = frozenset({"app", "confirm", "limit", "reason", "serialize_by", "when"})
+_GIVEN_AS_OPTIONS = frozenset(
+    {"app", "confirm", "despite_missing", "limit", "reason", "serialize_by", "when"}
+)
 """What the library calls so, and a command is given as an option."""
 
 _ELSEWHERE = {

@@ -31,7 +31,7 @@ from duly.cli.confirm import (
     undo_command,
 )
 from duly.cli.context import ArgumentOptions, Target, note_unchecked, open_app, read_arguments
-from duly.cli.inbox import DOUBT, Confirm, DoubtOptions, Reason, retry_doubtful, stop_text, tell
+from duly.cli.inbox import DOUBT, DoubtOptions, Reason, retry_doubtful, stop_text, tell
 from duly.cli.output import print_json, print_line
 from duly.cli.references import RunName, find_promise, find_run
 from duly.cli.run_details import utc_iso
@@ -341,6 +341,9 @@ def retry(  # noqa: PLR0913 - each choice is an option
                 tell(again, "Queued again", target, stop_text(again))
                 return 0
             order = replace(RETRY, states=(*RETRY.states, RunState.AMBIGUOUS))
+        elif doubt.known:
+            key, remedy = next(iter(doubt.known)), "name one run, and look at it: duly inbox"
+            raise UsageError("--done", key, "is about a run in doubt, and about one alone", remedy)
         carry = BulkOrder(app=app, order=order, care=care, target=target)
         return carry.out(runs, more, partial(app.runs.retry, reason=reason))
 
@@ -415,7 +418,7 @@ def rerun(  # noqa: PLR0913 - each choice is an option
     *runs: RepeatedRuns,
     reason: Reason,
     repair: bool = False,
-    confirm: Confirm = None,
+    doubt: DoubtOptions = DOUBT,
     state: tuple[EndedState, ...] = (),
     which: RunFilterOptions = WHICH,
     chosen: SetOptions = SET,
@@ -424,7 +427,8 @@ def rerun(  # noqa: PLR0913 - each choice is an option
     """Run once more, each as another run, what runs were to do.
 
     Name them, or choose them: --task charge --since -2h chooses what is dead or failed. What may do
-    something a second time is rerun by itself, with --confirm.
+    something a second time is rerun by itself, with --confirm. Of a repair, --done and --not-done
+    say what is known of unknown effects.
 
     Parameters
     ----------
@@ -437,13 +441,15 @@ def rerun(  # noqa: PLR0913 - each choice is an option
     with open_app(target, makes_store=False) as app:
         if _is_one(runs, state, which, chosen):
             found = app.inbox.rerun(
-                find_run(app, runs[0]).id, reason=reason, repair=repair, confirm=confirm
+                find_run(app, runs[0]).id,
+                reason=reason,
+                repair=repair,
+                effects=doubt.known or None,
+                confirm=doubt.confirm,
             )
             tell(found, f"Queued as a {found.origin} of {found.root}", target, stop_text(found))
             return 0
-        if confirm is not None:
-            problem, remedy = "is about one run", "name that run alone"
-            raise UsageError("--confirm", confirm, problem, remedy)
+        _refuse_doubt(doubt)
         selection = _frozen(app, runs, state or WENT_WRONG, (which, chosen, bool(state)))
         preview = app.selections.preview(selection, "repair" if repair else "rerun")
         carry = partial(
@@ -461,6 +467,14 @@ def rerun(  # noqa: PLR0913 - each choice is an option
             target=target,
         )
         return order.out(preview, carry)
+
+
+def _refuse_doubt(doubt: DoubtOptions) -> None:
+    """Refuse what can be said of one run only."""
+    given = {"--confirm": doubt.confirm, "--done": doubt.done, "--not-done": doubt.not_done}
+    for option, value in given.items():
+        if value:
+            raise UsageError(option, value, "is about one run", "name that run alone")
 
 
 def skip(

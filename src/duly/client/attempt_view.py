@@ -8,7 +8,7 @@ from uuid import UUID
 
 from duly.client.run_view import progress_json
 from duly.domain.enums import AttemptState, RunState
-from duly.domain.runs import Progress, Reason, attempt_name
+from duly.domain.runs import DECIDED, Progress, attempt_name
 from duly.timetable.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Attempt:
 
     def is_settled_by_order(self, run: Run) -> bool:
         """Whether its run ended by what a person decided, after it had ended itself."""
-        is_decided = run.reason == Reason.RECONCILED or run.state == RunState.SKIPPED
+        is_decided = run.reason in DECIDED or run.state == RunState.SKIPPED
         return is_decided and self.is_apart_from(run)
 
     def to_json(self) -> dict[str, Any]:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from duly.client.attempt_view import Attempt, attempt_view
 from duly.client.checking import Checks
-from duly.domain.effects import Advice, Choice, Doubt, EffectState, advise
+from duly.domain.effects import REPEATS, Advice, Choice, Doubt, EffectState, advise
 from duly.domain.enums import AttemptState, Effects, Finding, RunState
 from duly.domain.ids import RunId
+from duly.domain.runs import DECIDED, Reason
+from duly.store.ports.queries import EFFECTS_MAX
 from duly.timetable.instants import from_microseconds, iso_or_none, iso_utc, moment_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from duly.client.caller import Caller
     from duly.client.inbox import Settled
     from duly.client.run_view import Run
     from duly.domain.effects import EffectRecord
+    from duly.domain.runs import RunRecord
+    from duly.domain.verification import Scope
     from duly.store.ports.effects import VerdictRecord
     from duly.store.ports.queries import Evidence
 
@@ -93,9 +97,16 @@ class InboxItem:
     """The one that left it so."""
     effects: tuple[Effect, ...]
     checks: tuple[Check, ...]
+    scope: Scope
+    """How much it was to do, and what of that is on record as done."""
     has_check: bool
     """Whether its task can be asked: `verify`."""
     advice: Advice
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The keys of effects of which nobody knows whether they have happened."""
+        return tuple(one.key for one in self.effects if one.state != EffectState.DONE)
 
     @property
     def since(self) -> datetime | None:
@@ -111,23 +122,79 @@ class InboxItem:
             "attempt": None if self.attempt is None else self.attempt.to_json(),
             "effects": [one.to_json() for one in self.effects],
             "checks": [one.to_json() for one in self.checks],
+            "scope": self.scope.to_json(),
             "has_check": self.has_check,
             "advice": {
                 "safest": str(self.advice.choice),
                 "why": self.advice.why,
                 "risks": {str(choice): risk for choice, risk in self.advice.risks.items()},
+                "may_repeat": self.advice.may_repeat,
             },
         }
 
 
-def rerun_risk(caller: Caller, run: Run, *, is_repair: bool) -> str | None:
-    """Say what running a run once more may do twice; None for what may be done unconfirmed."""
+class RepeatRisk(NamedTuple):
+    """What an order to run something again may do twice."""
+
+    text: str | None
+    """What, as "this …" goes on; None for what needs no confirmation."""
+    unknown: tuple[str, ...] = ()
+    """Unknown effects. If the order settles each of them by its key, nothing is left to confirm."""
+
+    def left_by(self, named: Mapping[str, bool]) -> str | None:
+        """Return what may still be done twice when some unknown effects are settled."""
+        is_settled = bool(self.unknown) and named.keys() >= {*self.unknown}
+        return None if is_settled else self.text
+
+
+_TWICE = "does all of its effects a second time"
+ATTEMPTS_READ_MAX = 100
+"""So many of a run's last attempts are looked at for effects that were begun without keys."""
+
+
+def repeat_risk(item: InboxItem, choice: Choice) -> RepeatRisk:
+    """Say what a choice about a run in doubt may do twice."""
+    text = item.advice.risks.get(choice, REPEATS) if item.advice.is_risky(choice) else None
+    return RepeatRisk(text, item.unknown)
+
+
+def rerun_risk(caller: Caller, run: Run, *, is_repair: bool) -> RepeatRisk:
+    """Say what running a run once more may do twice."""
     if run.state == RunState.AMBIGUOUS:
-        advice = inbox_item(caller, run).advice
-        is_risky = is_repair and advice.is_risky(Choice.REPAIR)
-        return advice.risks[Choice.REPAIR] if is_risky else None
-    has_effects = bool(caller.store.list_effects(RunId(run.id.bytes), 1))
-    return "does all of its effects a second time" if has_effects and not is_repair else None
+        item = inbox_item(caller, run)
+        return repeat_risk(item, Choice.REPAIR) if is_repair else RepeatRisk(None)
+    effects = caller.store.list_effects(RunId(run.id.bytes), EFFECTS_MAX)
+    if is_repair and effects:
+        unknown = _left_unknown(caller, effects)
+        return RepeatRisk(REPEATS if unknown else None, unknown)
+    if effects or (run.state == RunState.SUCCEEDED and _has_begun(caller, run)):
+        return RepeatRisk(_TWICE)
+    if is_repair and run.state == RunState.SKIPPED and _has_begun(caller, run):
+        return RepeatRisk(REPEATS)
+    return RepeatRisk(None)
+
+
+def _left_unknown(caller: Caller, effects: Sequence[EffectRecord]) -> tuple[str, ...]:
+    """Return the unknown effects of runs that were in doubt, and were closed without settling them.
+
+    Those of other runs belong to tasks that may repeat them.
+    """
+    unknown = [one for one in effects if one.state is EffectState.UNKNOWN]
+    runs = caller.store.get_runs(sorted({one.run_id for one in unknown})) if unknown else {}
+    return tuple(one.key for one in unknown if _was_in_doubt(runs.get(one.run_id)))
+
+
+def _was_in_doubt(record: RunRecord | None) -> bool:
+    if record is None:
+        return True
+    is_decided = record.state_reason in {*DECIDED, Reason.VERIFIED}
+    return is_decided or record.state in (RunState.SKIPPED, RunState.AMBIGUOUS)
+
+
+def _has_begun(caller: Caller, run: Run) -> bool:
+    """Say whether a run has begun effects without keys, of which the ledger knows nothing."""
+    attempts = caller.store.list_attempts(RunId(run.id.bytes), ATTEMPTS_READ_MAX)
+    return any(one.effects_at is not None for one in attempts)
 
 
 def inbox_item(caller: Caller, run: Run) -> InboxItem:
@@ -137,14 +204,17 @@ def inbox_item(caller: Caller, run: Run) -> InboxItem:
 
 def inbox_items(caller: Caller, runs: Sequence[Run]) -> list[InboxItem]:
     """Return runs with all that is known of them, by a few questions about all of them."""
-    evidence = caller.store.read_evidence([RunId(one.id.bytes) for one in runs])
+    ids = [RunId(one.id.bytes) for one in runs]
+    evidence = caller.store.read_evidence(ids)
+    findings = caller.store.read_findings(ids)
     checked = Checks(caller).checked({one.task for one in runs})
     return [
-        _item_of(run, evidence[RunId(run.id.bytes)], has_check=run.task in checked) for run in runs
+        _item_of(run, evidence[of], findings[of].scope, has_check=run.task in checked)
+        for of, run in zip(ids, runs, strict=True)
     ]
 
 
-def _item_of(run: Run, known: Evidence, *, has_check: bool) -> InboxItem:
+def _item_of(run: Run, known: Evidence, scope: Scope, *, has_check: bool) -> InboxItem:
     last = None if known.attempt is None else attempt_view(known.attempt)
     effects = tuple(effect_view(one) for one in known.effects)
     newest = known.verdicts[::-1]
@@ -158,12 +228,14 @@ def _item_of(run: Run, known: Evidence, *, has_check: bool) -> InboxItem:
         has_check=has_check,
         finding=next((one.finding for one in newest if one.doubt == run.fence), None),
         has_late_success=late is not None and late.state == AttemptState.SUCCEEDED,
+        scope=scope,
     )
     return InboxItem(
         run=run,
         attempt=last,
         effects=effects,
         checks=tuple(check_view(one) for one in known.verdicts),
+        scope=scope,
         has_check=has_check,
         advice=advise(doubt),
     )

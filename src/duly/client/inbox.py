@@ -1,11 +1,11 @@
 """Ambiguous runs: what is safest for each, decisions, checks, settled effects.
 
-`read_settled` reads the trail of decisions and shows it next to the ledger. The ledger records what
-the attempt reported about an effect. A later decision of a person or a check settles the run and
-leaves the ledger's entry as it is.
+`read_settled` reads the trail of decisions and shows it next to the ledger. A decision of a person
+or a check settles unknown effects in the ledger, so that no later order asks about them again.
 
 `Inbox` derives its advice from what is on record. A person chooses, and gives a reason. A choice
-that may repeat an effect requires the run's id as confirmation.
+that may repeat an effect requires the run's id as confirmation, unless it says of each unknown
+effect whether it has happened.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from duly.client.doubt_view import (
     Check,
     Effect,
     InboxItem,
+    RepeatRisk,
     check_view,
     effect_view,
     inbox_item,
     inbox_items,
+    repeat_risk,
     rerun_risk,
 )
 from duly.client.enqueue import read_order_id
@@ -61,7 +63,7 @@ DONE, NOT_DONE, LEFT = "done", "not done", "left as it is"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """Who has decided what about an effect of which the ledger doesn't know."""
+    """Who has decided what about an effect whose attempt ended before it could say."""
 
     as_: str
     """done, not done, or left as it is."""
@@ -79,15 +81,20 @@ class Settled:
         }
 
 
-def read_settled(store: Store, effects: Sequence[EffectRecord]) -> dict[str, Settled]:
-    """Return what was decided about unknown effects, by their keys; nothing is read for others."""
-    unknown = [one for one in effects if one.state is EffectState.UNKNOWN]
+def read_settled(
+    store: Store, run_id: RunId, effects: Sequence[EffectRecord]
+) -> dict[str, Settled]:
+    """Return what was decided about effects of a run's line, by their keys.
+
+    An effect with a result was reported by its attempt: nothing is read for it.
+    """
+    asked = [one for one in effects if one.result is None]
     found: dict[str, Settled] = {}
-    for run_id in sorted({one.run_id for one in unknown}):
-        decisions = _decisions(store, run_id)
-        for effect in unknown:
-            if effect.run_id == run_id and (told := _settled(effect, decisions)) is not None:
-                found[effect.key] = told
+    for of in sorted({one.run_id for one in asked} | {run_id}) if asked else ():
+        decisions = _decisions(store, of)
+        for effect in asked:
+            if (told := _settled(effect, decisions)) is not None:
+                found.setdefault(effect.key, told)
     return found
 
 
@@ -100,7 +107,7 @@ def _decisions(store: Store, run_id: RunId) -> list[AuditEntry]:
 def _settled(effect: EffectRecord, decisions: Sequence[AuditEntry]) -> Settled | None:
     for entry in decisions:
         # What was decided before it was begun once more says nothing about that.
-        if entry.at >= effect.begun_at and (as_ := _as(entry)) is not None:
+        if entry.at >= effect.begun_at and (as_ := _as(entry, effect)) is not None:
             return Settled(
                 as_=as_,
                 by=_who(entry),
@@ -110,17 +117,27 @@ def _settled(effect: EffectRecord, decisions: Sequence[AuditEntry]) -> Settled |
     return None
 
 
-def _as(entry: AuditEntry) -> str | None:
+def _as(entry: AuditEntry, effect: EffectRecord) -> str | None:
     after = entry.after or {}
+    if effect.state is not EffectState.UNKNOWN:
+        # What its attempt reported as done nobody had to settle.
+        is_settled = entry.at == effect.done_at and _settles(after, effect)
+        return DONE if is_settled else None
+    if effect.run_id != entry.subject_id:
+        return None
     if entry.action == "run.verdict":
         return DONE if after.get("finding") == Finding.PRESENT else None
-    match after.get("choice"):
-        case Choice.RECONCILE if "done" in after:
-            return DONE if after["done"] else NOT_DONE
-        case Choice.SKIP:
-            return LEFT
-        case _:
-            return None
+    choice = after.get("choice")
+    if choice == Choice.RECONCILE and "effects" not in after:
+        # An entry from before decisions settled the ledger.
+        return DONE if after["done"] else NOT_DONE
+    return LEFT if choice in (Choice.RECONCILE, Choice.SKIP) else None
+
+
+def _settles(after: Mapping[str, Any], effect: EffectRecord) -> bool:
+    if "finding" in after:
+        return bool(after["finding"] == Finding.PRESENT)
+    return bool((after.get("effects") or {}).get(effect.key))
 
 
 def _who(entry: AuditEntry) -> str:
@@ -184,7 +201,7 @@ class Inbox:
         """Return the ledger of a run: what it was permitted to do, and what is known of each."""
         run_id = RunId(self._runs.get(run).id.bytes)
         found = self._caller.store.list_effects(run_id, EFFECTS_SHOWN_MAX)
-        settled = read_settled(self._caller.store, found)
+        settled = read_settled(self._caller.store, run_id, found)
         return tuple(effect_view(one, settled.get(one.key)) for one in found)
 
     def checks(self, run: RunReference) -> tuple[Check, ...]:
@@ -232,10 +249,10 @@ class Inbox:
     ) -> Run:
         """Try the same run again from its beginning.
 
-        `effects` says of unknown ones whether they are done; those not named count as not done.
+        `effects` says of unknown effects whether they are done. Those that are not named count as
+        not done, which is confirmed by the run's id.
         """
-        settling = {"effects": _read_known(effects)}
-        return self._settle(run, Choice.RETRY, reason, confirm=confirm, **settling)
+        return self._settle(run, Choice.RETRY, reason, effects, confirm=confirm)
 
     def resume(
         self,
@@ -246,8 +263,7 @@ class Inbox:
         confirm: UUID | str | None = None,
     ) -> Run:
         """Try the same run again from its last checkpoint; `effects` as in `retry`."""
-        settling = {"effects": _read_known(effects)}
-        return self._settle(run, Choice.RESUME, reason, confirm=confirm, **settling)
+        return self._settle(run, Choice.RESUME, reason, effects, confirm=confirm)
 
     def reconcile(  # noqa: PLR0913 - each part of what was found
         self,
@@ -257,12 +273,21 @@ class Inbox:
         reason: str,
         evidence: object = None,
         effects: Mapping[str, bool] | None = None,
+        despite_missing: bool = False,
     ) -> Run:
-        """Record what was found outside: what the run was to do is done, or it is not."""
-        given = None if evidence is None else _written("evidence", evidence)
-        settling: dict[str, Any] = {"is_done": is_done, "evidence": given}
-        settling["effects"] = _read_known(effects)
-        return self._settle(run, Choice.RECONCILE, reason, **settling)
+        """Record what was found outside: what the run was to do is done, or it is not.
+
+        Done settles all unknown effects as done, except those that `effects` names as not done. Not
+        done settles those that `effects` names, and the one effect of a run that has no other. A
+        run with items missing is recorded as done only with `despite_missing`, and is no useful
+        completion then.
+        """
+        if despite_missing and not is_done:
+            remedy = "leave it out: only a run that is recorded as done needs it"
+            raise UsageError("despite_missing", None, "is about a run that is done", remedy)
+        settling: dict[str, Any] = {"is_done": is_done, "is_despite_missing": despite_missing}
+        settling["evidence"] = None if evidence is None else _written("evidence", evidence)
+        return self._settle(run, Choice.RECONCILE, reason, effects, **settling)
 
     def skip(self, run: RunReference, *, reason: str) -> Run:
         """Leave it as it is, and record that nobody will do more about it."""
@@ -274,22 +299,29 @@ class Inbox:
         *,
         reason: str,
         repair: bool = False,
+        effects: Mapping[str, bool] | None = None,
         confirm: UUID | str | None = None,
         id: UUID | None = None,  # noqa: A002 - as `enqueue` has it
     ) -> Run:
         """Run once more, as another run, what a run was to do.
 
-        A repair shares its ledger: what is done is not done again. Anything else begins anew, and
-        of a task whose effects may not be repeated it must be confirmed. The same `id` given again
+        A repair shares its ledger: what is done is not done again; `effects` as in `retry`.
+        Anything else begins anew, and is confirmed if effects were begun. The same `id` given again
         is the same order.
         """
         require_reason(reason)
+        named = _read_known(effects)
+        if named and not repair:
+            remedy = "repair it, or leave them out: a rerun does all of its effects"
+            raise UsageError("effects", sorted(named), "are about a repair", remedy)
         found = self._runs.get(run)
         new_id = None if id is None else read_order_id(id)
         if new_id is not None and (made := self._made(found, new_id)) is not None:
             return made
-        self._require_confirmed(found, confirm, is_repair=repair)
         caller = self._caller
+        risk = rerun_risk(caller, found, is_repair=repair)
+        _require_unknown(named, risk.unknown)
+        _require_typed(found, confirm, risk, named)
         now = caller.store.now()
         command = Rerun(
             tenant=caller.tenant,
@@ -297,6 +329,8 @@ class Inbox:
             new_id=new_id or ordered_run_id("rerun", now, caller.draws.draw(_DRAW_BYTES)),
             actor=caller.ordering(reason),
             is_repair=repair,
+            fence=found.fence if risk.unknown else None,
+            effects={key: named.get(key, False) for key in risk.unknown},
         )
         return self._runs.get(UUID(bytes=rerun_told(caller, command).id))
 
@@ -349,19 +383,23 @@ class Inbox:
         command = OrderTask(task=task, actor=self._caller.ordering(reason), **parts)
         return _task_orders(task, self._caller.store.order_task(command))
 
-    def _settle(
+    def _settle(  # noqa: PLR0913 - each part of a decision is an argument
         self,
         run: RunReference,
         choice: Choice,
         reason: str,
+        effects: Mapping[str, bool] | None = None,
         *,
         confirm: UUID | str | None = None,
         **parts: Any,  # noqa: ANN401 - those of the command
     ) -> Run:
         item = self.get(run)
         require_reason(reason)
-        if item.advice.is_risky(choice):
-            _require_typed(item.run, confirm, item.advice.risks[choice])
+        named = _read_known(effects)
+        _require_unknown(named, item.unknown)
+        _require_typed(item.run, confirm, repeat_risk(item, choice), named)
+        if choice is Choice.RECONCILE and effects is None and _is_one_effect(item):
+            named = dict.fromkeys(item.unknown, parts["is_done"])
         command = ResolveAmbiguousRun(
             tenant=self._caller.tenant,
             id=RunId(item.run.id.bytes),
@@ -369,16 +407,11 @@ class Inbox:
             actor=self._caller.ordering(reason),
             advised=str(item.advice.choice),
             doubt=item.run.fence,
+            effects=named,
             **parts,
         )
         self._caller.store.settle_doubt(command)
         return self._runs.get(item.run.id)
-
-    def _require_confirmed(self, run: Run, confirm: UUID | str | None, *, is_repair: bool) -> None:
-        """Refuse what may do something twice, unless it is confirmed."""
-        risk = rerun_risk(self._caller, run, is_repair=is_repair)
-        if risk is not None:
-            _require_typed(run, confirm, risk)
 
     def _item(self, run: Run) -> InboxItem:
         return inbox_item(self._caller, run)
@@ -388,11 +421,32 @@ def _task_orders(task: str, order: TaskOrder) -> TaskOrders:
     return TaskOrders(task=task, is_suspended=order.is_suspended, is_blocked=order.is_blocked)
 
 
-def _require_typed(run: Run, confirm: UUID | str | None, risk: str) -> None:
-    if confirm is None or str(confirm) != str(run.id):
-        remedy = f"if it shall be done all the same, confirm it with the run's id: {run.id}"
-        wrong = "is missing" if confirm is None else "is not the id of this run"
-        raise UsageError("confirm", confirm, f"{wrong}: this {risk}", remedy)
+def _is_one_effect(item: InboxItem) -> bool:
+    """Say whether one effect is all of a run: what the run is, the effect is."""
+    return len(item.effects) == len(item.unknown) == 1 and not item.scope.is_known
+
+
+def _require_unknown(named: Mapping[str, bool], unknown: Sequence[str]) -> None:
+    """Refuse what is said of an effect that is not unknown: it would settle nothing."""
+    for key in sorted(named.keys() - {*unknown}):
+        names = ", ".join(unknown) or "none"
+        remedy = f"name unknown effects of the run: {names}"
+        raise UsageError("effects", key, "is not an unknown effect of this run", remedy)
+
+
+def _require_typed(
+    run: Run, confirm: UUID | str | None, risk: RepeatRisk, named: Mapping[str, bool]
+) -> None:
+    """Refuse what may do something twice, unless it is settled or confirmed."""
+    text = risk.left_by(named)
+    if text is None or (confirm is not None and str(confirm) == str(run.id)):
+        return
+    wrong = "is missing" if confirm is None else "is not the id of this run"
+    remedy = f"if it shall be done all the same, confirm it with the run's id: {run.id}"
+    if risk.unknown:
+        keys = ", ".join(key for key in risk.unknown if key not in named)
+        remedy = f"say whether {keys} has happened (done, or not done); {remedy}"
+    raise UsageError("confirm", confirm, f"{wrong}: this {text}", remedy)
 
 
 def _read_known(effects: Mapping[str, bool] | None) -> dict[str, bool]:

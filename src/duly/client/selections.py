@@ -490,7 +490,7 @@ class ChosenRuns:
             return "repeats, or is repeated by, another one of these"
         if self._is_repeated(record):
             return repeated_meanwhile(record).problem
-        risk = rerun_risk(self._caller, self._seen(record), is_repair=is_repair)
+        risk = rerun_risk(self._caller, self._seen(record), is_repair=is_repair).text
         if risk is not None:
             return f"{risk}, which must be confirmed for this one alone"
         return self._why_in_the_way(record)

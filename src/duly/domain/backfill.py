@@ -121,6 +121,15 @@ def classify(verdict: OccurrenceStatus, runs: Sequence[tuple[RunId, RunState]] =
             return Slot(at, BackfillOccurrenceKind.MISSING, None, reason)
 
 
+def state_seen(state: RunState, fence: int) -> RunState:
+    """Return a run's state as a backfill takes it.
+
+    What was skipped after an attempt was in doubt, and an operator left it so: whether it was done
+    is as unknown as before.
+    """
+    return RunState.AMBIGUOUS if state is RunState.SKIPPED and fence else state
+
+
 def class_of(state: RunState) -> BackfillOccurrenceKind:
     """Say what a run in that state is to a backfill."""
     match state:

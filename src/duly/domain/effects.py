@@ -7,7 +7,8 @@ between is unknown: Duly cannot tell whether it took place. The store applies th
 the claim's fence.
 
 `advise` is pure and returns one recommendation. Duly carries out none of it. The operator that
-chooses gives a reason, which is recorded beside the advice.
+chooses gives a reason, which is recorded beside the advice. `settled_by` says which unknown effects
+a decision settles: the ledger has them as done or no more, and no later order asks about them.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from duly.domain.enums import Effects, Finding
+from duly.domain.verification import Scope
 from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from duly.domain.ids import RunId
 
 
@@ -198,6 +202,26 @@ class Choice(StrEnum):
     """Leave it, and record that nobody will."""
 
 
+def settled_by(
+    choice: Choice, named: Mapping[str, bool], unknown: Iterable[str], *, is_done: bool = False
+) -> dict[str, bool]:
+    """Return which unknown effects a decision settles, each as done or as not done.
+
+    What it leaves out stays unknown. A run that goes on takes what is not named as not done, which
+    is confirmed beforehand. A run that is done has all of its effects done. That a run failed says
+    nothing about an effect that is not named: some of what it was to do may have happened.
+    """
+    match choice:
+        case Choice.RETRY | Choice.RESUME:
+            return {key: named.get(key, False) for key in unknown}
+        case Choice.RECONCILE if is_done:
+            return {key: named.get(key, True) for key in unknown}
+        case Choice.RECONCILE | Choice.REPAIR:
+            return {key: named[key] for key in unknown if key in named}
+        case Choice.SKIP:
+            return {}
+
+
 class Doubt(NamedTuple):
     """All that is known about a run that is in doubt."""
 
@@ -215,6 +239,14 @@ class Doubt(NamedTuple):
     """What that found, if it was asked."""
     has_late_success: bool = False
     """Whether the lost worker said, after its run was taken from it, that it had succeeded."""
+    scope: Scope = Scope()
+    """How much it was to do, and what of that is on record as done."""
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether another attempt may do something a second time, unless it is settled first."""
+        is_open = self.effects is Effects.UNSAFE and (self.unknown > 0 or self.is_whole)
+        return is_open and self.finding is not Finding.ABSENT
 
 
 class Advice(NamedTuple):
@@ -223,10 +255,16 @@ class Advice(NamedTuple):
     choice: Choice
     why: str
     risks: dict[Choice, str]
+    may_repeat: bool
+    """Whether another attempt may do something a second time, unless it is settled first."""
 
-    def is_risky(self, choice: Choice) -> bool:
-        """Say whether a choice may do something twice: it must be confirmed by name."""
-        return choice in _REPEATING and choice is not self.choice
+    def is_risky(self, choice: str) -> bool:
+        """Say whether a choice may do something twice.
+
+        It is confirmed by the run's id, unless the order says of each unknown effect whether it has
+        happened.
+        """
+        return self.may_repeat and choice in _REPEATING
 
 
 _REPEATING = frozenset((Choice.RETRY, Choice.RESUME, Choice.REPAIR))
@@ -235,8 +273,10 @@ _REPEATING = frozenset((Choice.RETRY, Choice.RESUME, Choice.REPAIR))
 def advise(doubt: Doubt) -> Advice:
     """Return what is safest. Total, and never a repetition of what may have been done."""
     choice, why = _safest(doubt)
+    if doubt.scope.has_missing:
+        why = f"{doubt.scope.count_text}; {why}"
     risks = {other: _risk(other, doubt) for other in Choice if other is not choice}
-    return Advice(choice, why, risks)
+    return Advice(choice, why, risks, doubt.may_repeat)
 
 
 def _safest(doubt: Doubt) -> tuple[Choice, str]:
@@ -246,10 +286,26 @@ def _safest(doubt: Doubt) -> tuple[Choice, str]:
         return Choice.RETRY, f"its task is {doubt.effects}: doing it again does no harm"
     if not doubt.unknown and not doubt.is_whole:
         return _by_ledger(doubt)
+    if doubt.scope.has_missing and not doubt.is_whole:
+        return _by_items(doubt)
     if doubt.has_check and doubt.finding is None:
         return Choice.RECONCILE, f"{_in_doubt(doubt)}; its task can check: ask it"
-    said = "; its worker said too late that it had succeeded" if doubt.has_late_success else ""
+    said = _said_too_late(doubt)
     return Choice.RECONCILE, f"{_in_doubt(doubt)}{said}: look on the other side, then record it"
+
+
+def _by_items(doubt: Doubt) -> tuple[Choice, str]:
+    """Settle what is unknown, and go on: closing the run would leave the rest undone."""
+    choice = Choice.RESUME if doubt.has_checkpoint else Choice.RETRY
+    look = "look on the other side"
+    if doubt.has_check and doubt.finding is None:
+        look = "ask its task's check, or look on the other side"
+    rest = "say what has happened, and it goes on with the rest"
+    return choice, f"{_in_doubt(doubt)}{_said_too_late(doubt)}: {look}, {rest}"
+
+
+def _said_too_late(doubt: Doubt) -> str:
+    return "; its worker said too late that it had succeeded" if doubt.has_late_success else ""
 
 
 def _by_finding(doubt: Doubt, finding: Finding) -> tuple[Choice, str]:
@@ -257,6 +313,8 @@ def _by_finding(doubt: Doubt, finding: Finding) -> tuple[Choice, str]:
         return Choice.RECONCILE, "its check found everything in place: record it as done"
     if finding is Finding.ABSENT:
         return Choice.RETRY, "its check found nothing in place: doing it again repeats nothing"
+    if doubt.unknown and not doubt.is_whole and doubt.scope.has_missing:
+        return _by_items(doubt)
     if doubt.unknown or doubt.is_whole:
         return Choice.RECONCILE, "its check found a part in place, and nobody knows which effect"
     return Choice.REPAIR, "its check found a part in place, and the ledger knows which"
@@ -279,22 +337,26 @@ def _in_doubt(doubt: Doubt) -> str:
     return f"{doubt.unknown} of {doubt.done + doubt.unknown} effects may or may not have happened"
 
 
+REPEATS = "does what may have been done a second time"
+"""The risk of another attempt. As every risk it begins with its verb: "this does …"."""
+
+
 def _risk(choice: Choice, doubt: Doubt) -> str:
-    harm = (
-        "does what may have been done a second time"
-        if doubt.effects is Effects.UNSAFE and (doubt.unknown or doubt.is_whole)
-        else "costs time, and repeats nothing that is on record as done"
-    )
+    harm = REPEATS
+    if not doubt.may_repeat:
+        harm = "costs time, and repeats nothing that is on record as done"
     match choice:
         case Choice.RETRY:
             return harm
+        case Choice.RESUME if not doubt.has_checkpoint:
+            return f"{harm}; without a checkpoint it begins anew, as retry does"
         case Choice.RESUME:
-            if not doubt.has_checkpoint:
-                return f"there is no checkpoint: as retry, {harm}"
-            return f"{harm}, as far as it lies behind the checkpoint"
+            return f"{harm}, from its last checkpoint on" if doubt.may_repeat else harm
         case Choice.REPAIR:
-            return f"{harm}; what is on record as done is not repeated"
+            also = "; what is on record as done is not repeated"
+            return f"{harm}{also}" if doubt.may_repeat else harm
         case Choice.RECONCILE:
-            return "takes a person's time, and is only as right as what was looked at"
+            left = f"; closes it with {doubt.scope.count_text}" if doubt.scope.has_missing else ""
+            return f"takes a person's time, and is only as right as what was looked at{left}"
         case Choice.SKIP:
-            return "what was not done stays undone"
+            return "leaves undone what was not done"

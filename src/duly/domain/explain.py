@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from duly.domain.enums import AttemptState, Origin, RunState
 from duly.domain.ids import identity_text
 from duly.domain.limits import LimitReason, place_text, why_of
-from duly.domain.runs import Reason
+from duly.domain.runs import DECIDED, Reason
 from duly.domain.schedules import tenant_option
 from duly.timetable.instants import UNITS_US, from_microseconds, iso_utc
 
@@ -291,6 +291,7 @@ _REASONS: dict[str, str] = {
     Reason.EFFECT_DONE: "it came to an effect that was done before, and did not go on without it",
     Reason.SUSPENDED: "retries of its task are suspended",
     Reason.RECONCILED: "a person looked, and recorded what has become of it",
+    Reason.RECONCILED_INCOMPLETE: "a person recorded it as done although items are missing",
     Reason.VERIFIED: "its task's own check found what it was to do",
 }
 
@@ -317,7 +318,7 @@ def ended_by_somebody(facts: RunFacts) -> Explanation:
 
 def failed(facts: RunFacts) -> Explanation:
     """Explain a run whose task gave up."""
-    if facts.run.state_reason == Reason.RECONCILED:
+    if facts.run.state_reason in DECIDED:
         return _settled(facts)
     words = reason_words(facts.run.state_reason or "")
     return Explanation(
@@ -330,7 +331,7 @@ def failed(facts: RunFacts) -> Explanation:
 def succeeded(facts: RunFacts) -> Explanation:
     """Explain the longest part of the way, if any was long; else its tries, if it took several."""
     run = facts.run
-    if run.state_reason in (Reason.RECONCILED, Reason.VERIFIED):
+    if run.state_reason in DECIDED or run.state_reason == Reason.VERIFIED:
         return _settled(facts)
     parts = _way(facts)
     longest_us, told = max(parts, key=lambda part: part[0])

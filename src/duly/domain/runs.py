@@ -83,8 +83,14 @@ class Reason(StrEnum):
     """Retries of its task are suspended."""
     RECONCILED = "reconciled"
     """A person looked, and recorded what has become of it."""
+    RECONCILED_INCOMPLETE = "reconciled-incomplete"
+    """A person recorded it as done although items are missing. It is no useful completion."""
     VERIFIED = "verified"
     """Its task's own check found what it was to do."""
+
+
+DECIDED = frozenset((Reason.RECONCILED, Reason.RECONCILED_INCOMPLETE))
+"""Why a run is closed that was in doubt until a person looked."""
 
 
 class AttemptCounts(NamedTuple):

@@ -23,6 +23,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.enums import AttemptState, Finding, Lane, Origin, RunState, ScheduleStatus
+from duly.domain.runs import Reason
 from duly.domain.schedules import jitter_offset_us
 from duly.errors import UsageError
 from duly.timetable.instants import HOUR, MINUTE, SECOND_US, duration_words
@@ -151,9 +152,9 @@ def useful_at(run: RunVital, *, is_checked: bool) -> int | None:
     """Return when a run's completion was useful; None if it was not, or is not known to be.
 
     A task that has a check is believed when the check has found its work in place; any other when
-    it says that it succeeded.
+    it says that it succeeded. A run that an operator closed with items missing is never useful.
     """
-    if run.state is not RunState.SUCCEEDED:
+    if run.state is not RunState.SUCCEEDED or run.reason == Reason.RECONCILED_INCOMPLETE:
         return None
     if not is_checked:
         return run.finished_at

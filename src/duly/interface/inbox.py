@@ -12,7 +12,7 @@ from duly.interface.shapes import Asked, Identity, Instant, Shown
 
 
 class SettledEffect(Shown, frozen=True, kw_only=True):
-    """Who has decided what about an effect of which the ledger doesn't know."""
+    """Who has decided what about an effect whose attempt ended before it could say."""
 
     settled_as: str = field(name="as")
     """done, not done, or left as it is."""
@@ -33,7 +33,7 @@ class Effect(Shown, frozen=True, kw_only=True):
     result: Any
     tries: int
     settled: SettledEffect | None
-    """Of an unknown one: what somebody has decided about it since."""
+    """Of one that was left unknown: what was decided about it since."""
 
 
 class Check(Shown, frozen=True, kw_only=True):
@@ -61,6 +61,8 @@ class Advice(Shown, frozen=True, kw_only=True):
     safest: str
     why: str
     risks: dict[str, str]
+    may_repeat: bool
+    """Whether to try it again is confirmed, unless each unknown effect is settled by its key."""
 
 
 class InboxItem(Shown, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class InboxItem(Shown, frozen=True, kw_only=True):
     attempt: Attempt | None
     effects: list[Effect]
     checks: list[Check]
+    scope: Scope
     has_check: bool
     advice: Advice
 

@@ -200,7 +200,8 @@ class RetryRun(Asked, frozen=True, kw_only=True):
     effects: dict[str, bool] | None = None
     """Of an ambiguous run: which of its unknown effects are done."""
     confirm: Identity | None = None
-    """The run's id once more, for what may do something a second time."""
+    """The run's id once more, for what may do something a second time. An order that says of each
+    unknown effect whether it is done needs none."""
 
 
 class ResumeRun(Asked, frozen=True, kw_only=True):
@@ -218,6 +219,9 @@ class ReconcileRun(Asked, frozen=True, kw_only=True):
     reason: Reason
     evidence: Any = None
     effects: dict[str, bool] | None = None
+    """Which unknown effects are done. Of a run that is done, those not named are done, too."""
+    despite_missing: bool = False
+    """Record it as done although expected items are not on record as done."""
 
 
 class RerunRun(Asked, frozen=True, kw_only=True):
@@ -226,4 +230,6 @@ class RerunRun(Asked, frozen=True, kw_only=True):
     reason: Reason
     repair: bool = False
     """Share its record of effects: what is done is not done again."""
+    effects: dict[str, bool] | None = None
+    """Of a repair: which unknown effects are done."""
     confirm: Identity | None = None

@@ -117,27 +117,28 @@ class Inbox:
         reason: str,
         evidence: object = None,
         effects: Mapping[str, bool] | None = None,
+        despite_missing: bool = False,
     ) -> Run:
         """Record what was found outside: it is done, or it is not."""
-        body = said(
-            ReconcileRun, is_done=is_done, reason=reason, evidence=evidence, effects=effects
-        )
+        found = {"is_done": is_done, "evidence": evidence, "effects": effects}
+        body = said(ReconcileRun, reason=reason, despite_missing=despite_missing or None, **found)
         return self._asking.ask(RECONCILE, run, body=body)
 
     def skip(self, run: Reference, *, reason: str) -> Run:
         """Leave it as it is, and record that nobody will do more about it."""
         return self._asking.ask(SKIP, run, body=said(Justified, reason=reason))
 
-    def rerun(
+    def rerun(  # noqa: PLR0913 - each choice is an argument
         self,
         run: Reference,
         *,
         reason: str,
         repair: bool = False,
+        effects: Mapping[str, bool] | None = None,
         confirm: UUID | str | None = None,
     ) -> Run:
         """Run once more, as another run, what a run was to do."""
-        body = said(RerunRun, reason=reason, repair=repair, confirm=confirm)
+        body = said(RerunRun, reason=reason, repair=repair, effects=effects, confirm=confirm)
         return self._asking.ask(RERUN, run, body=body)
 
     def tasks(self) -> Tasks:

@@ -8,6 +8,7 @@ from duly.domain.audit import AuditSubject
 from duly.domain.effects import Choice
 from duly.domain.enums import Effects, Origin, RunState
 from duly.domain.ids import identity_text
+from duly.domain.runs import Reason
 from duly.errors import Conflict
 from duly.store.auditing import run_subject
 from duly.store.rulings import refuse_others_id
@@ -17,7 +18,9 @@ from duly.timetable.instants import from_microseconds, iso_utc
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord, TaskPolicy
+    from duly.domain.verification import Scope
     from duly.store.ports.effects import AddVerdict, Rerun, ResolveAmbiguousRun, TaskOrder
 
 OPEN_TO_END = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
@@ -55,13 +58,35 @@ def doubt_to_settle(record: RunRecord | None, command: ResolveAmbiguousRun) -> R
     return record
 
 
-def settled_subject(record: RunRecord, command: ResolveAmbiguousRun) -> AuditSubject:
-    """Return what is told of a doubt that was settled."""
+def closed_as(command: ResolveAmbiguousRun, scope: Scope) -> tuple[RunState, Reason] | None:
+    """Return how a decision closes a run; None if the run goes on.
+
+    A run with items missing is closed as done only on purpose, and with a reason of its own.
+    """
+    if command.choice is Choice.SKIP:
+        return RunState.SKIPPED, Reason.ORDERED
+    if command.choice is not Choice.RECONCILE:
+        return None
+    if not command.is_done:
+        return RunState.FAILED, Reason.RECONCILED
+    if not scope.has_missing:
+        return RunState.SUCCEEDED, Reason.RECONCILED
+    if not command.is_despite_missing:
+        problem = f"has {scope.count_text}: closed as done, the rest stays undone"
+        remedy = "retry it, which goes on with the rest; or give despite_missing, with the reason"
+        raise Conflict("run", identity_text(command.id), problem, remedy)
+    return RunState.SUCCEEDED, Reason.RECONCILED_INCOMPLETE
+
+
+def settled_subject(
+    record: RunRecord, command: ResolveAmbiguousRun, settled: Mapping[str, bool]
+) -> AuditSubject:
+    """Return what is told of a doubt that was settled, with its effects."""
     return run_subject(
         record.id,
         record.tenant,
         before={"state": str(record.state), "reason": record.state_reason},
-        after=_settled_facts(command),
+        after=_settled_facts(command, settled),
     )
 
 
@@ -79,12 +104,13 @@ def verdict_subject(record: RunRecord, command: AddVerdict) -> AuditSubject:
     return run_subject(record.id, record.tenant, after=after)
 
 
-def _settled_facts(command: ResolveAmbiguousRun) -> dict[str, Any]:
+def _settled_facts(command: ResolveAmbiguousRun, settled: Mapping[str, bool]) -> dict[str, Any]:
     facts: dict[str, Any] = {"choice": str(command.choice), "advised": command.advised}
     if command.choice is Choice.RECONCILE:
         facts["done"] = command.is_done
-    if command.effects:
-        facts["effects"] = dict(sorted(command.effects.items()))
+        if command.is_despite_missing:
+            facts["despite_missing"] = True
+    facts["effects"] = dict(sorted(settled.items()))
     if command.evidence is not None:
         facts["evidence"] = command.evidence
     return facts
@@ -118,6 +144,14 @@ def run_to_repeat(record: RunRecord | None, command: Rerun, now: int) -> RunReco
     return record
 
 
+def refuse_open_line(record: RunRecord, other: RunId | None) -> None:
+    """Refuse a repair while another run that shares the ledger is open, if there is one."""
+    if other is not None:
+        problem = f"shares its record of effects with a run that is open: {identity_text(other)}"
+        remedy = "wait for that one or cancel it; if it is in doubt, settle it"
+        raise Conflict("run", identity_text(record.id), problem, remedy)
+
+
 def repeated_meanwhile(record: RunRecord) -> Conflict:
     """Return the error for a rerun of what somebody else has run once more since."""
     problem = "has been run once more since it was seen"
@@ -132,7 +166,9 @@ def same_rerun(known: RunRecord, command: Rerun) -> RunRecord:
 
 def rerun_subject(record: RunRecord, command: Rerun) -> AuditSubject:
     """Return what is told of a run that repeats another."""
-    after = {"origin": str(command.origin), "of": record.id.hex()}
+    after: dict[str, Any] = {"origin": str(command.origin), "of": record.id.hex()}
+    if command.effects:
+        after["effects"] = dict(sorted(command.effects.items()))
     return run_subject(command.new_id, record.tenant, after=after)
 
 

@@ -330,7 +330,7 @@ def _stretches(
     names = {**_PARTS, "open": (_still(run, last), True)}
     if facts["worked"] is not None:
         names["completed"] = ("until it was ended", True)
-    if run.reason == "reconciled":
+    if run.reason in {"reconciled", "reconciled-incomplete"}:
         names["settled"] = (_DOUBT, True)
     parts = [
         (*names[name], max(at - before, _NOTHING)) for (_, before), (name, at) in pairwise(known)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duly.api.handlers.parts import order, reference_of
 from duly.domain.enums import RunState
-from duly.errors import Conflict
+from duly.errors import Conflict, UsageError
 from duly.interface.runs import (
     EditRun,
     Justified,
@@ -45,6 +45,9 @@ def retry_run(received: ApiRequest) -> Run:
             found.id, reason=asked.reason or "", effects=asked.effects, confirm=asked.confirm
         )
         return Run.from_view(again)
+    if asked.effects:
+        remedy = "look at the run again, and leave the effects out"
+        raise UsageError("effects", sorted(asked.effects), "are about a run in doubt", remedy)
     (done,) = app.runs.retry(found.id, reason=asked.reason)
     _require_done(
         done, "can't be retried", "retry what is dead, waits to be retried or is ambiguous"
@@ -86,6 +89,7 @@ def reconcile_run(received: ApiRequest) -> Run:
         reason=asked.reason,
         evidence=asked.evidence,
         effects=asked.effects,
+        despite_missing=asked.despite_missing,
     )
     return Run.from_view(settled)
 
@@ -103,6 +107,7 @@ def rerun_run(received: ApiRequest) -> Run:
         _run(received),
         reason=asked.reason,
         repair=asked.repair,
+        effects=asked.effects,
         confirm=asked.confirm,
         id=received.order_id(),
     )

@@ -49,6 +49,7 @@ _NAMES: dict[str, Any] = {
     "Progress": Progress,
     "Run": Run,
     "RunTimes": RunTimes,
+    "Scope": Scope,
     "Settled": Settled,
     "Timetable": Timetable,
     "UUID": UUID,
@@ -139,7 +140,7 @@ def _run_times(told: Json) -> RunTimes:
 
 def _advice(told: Json) -> Advice:
     risks = {Choice(choice): risk for choice, risk in told["risks"].items()}
-    return Advice(Choice(told["safest"]), told["why"], risks)
+    return Advice(Choice(told["safest"]), told["why"], risks, told["may_repeat"])
 
 
 def _scope(told: Json) -> Scope:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.backfill import BackfillStatus, classify
+from duly.domain.backfill import BackfillStatus, classify, state_seen
 from duly.domain.enums import Lane, Origin
 from duly.domain.policies import GateEntryOutcome
 from duly.store.backfill_rulings import root_of
@@ -153,8 +153,9 @@ def classify_slots(
     wanted = set(instants)
     for row in journal.tables.runs.values():
         if row.schedule_id == schedule_id and row.scheduled_for in wanted:
-            state = run_record(journal, row).state
-            runs.setdefault(row.scheduled_for, []).append((row.id, state))
+            record = run_record(journal, row)
+            seen = state_seen(record.state, record.tries.fence)
+            runs.setdefault(row.scheduled_for, []).append((row.id, seen))
     verdicts = judge(journal, schedule_id, instants)
     return [classify(one, runs.get(one.scheduled_for, ())) for one in verdicts]
 

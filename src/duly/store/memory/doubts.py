@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.effects import Choice
+from duly.domain.effects import Choice, settled_by
 from duly.domain.enums import Finding, Lane, RunState
 from duly.domain.policies import GateEntryOutcome
-from duly.domain.runs import Reason
+from duly.domain.runs import Reason, lineage_root_of
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
     REPEATING,
+    closed_as,
     doubt_to_settle,
     is_settled_by,
+    refuse_open_line,
     repeated_meanwhile,
     rerun_subject,
     reruns_blocked,
@@ -23,10 +25,11 @@ from duly.store.effect_rulings import (
     verdict_subject,
 )
 from duly.store.gates import FREE, comer_again, in_the_way
-from duly.store.memory.effects import settle_effects
+from duly.store.memory.effects import list_unknown, settle_effects
 from duly.store.memory.ending import close_by_order
 from duly.store.memory.gates import MemoryGates, go_ahead, stand
 from duly.store.memory.reading import get_run, run_record
+from duly.store.memory.scopes import get_scope
 from duly.store.memory.tables import RunRow
 from duly.store.ports.effects import FREE_TASK, AmbiguousRun, VerdictRecord
 from duly.store.work_rulings import retried_tries, unknown_run
@@ -59,17 +62,15 @@ def list_doubts(journal: Journal, tenant: str | None, limit: int) -> list[Ambigu
 def settle_doubt(journal: Journal, command: ResolveAmbiguousRun) -> RunRecord:
     """Carry out what a person decided."""
     record = doubt_to_settle(get_run(journal, command.id), command)
-    journal.record_about(command.actor, "run.settled", settled_subject(record, command))
-    if command.choice in (Choice.RETRY, Choice.RESUME):
-        settle_effects(journal, record.id, dict(command.effects))
+    end = closed_as(command, get_scope(journal, record.id))
+    unknown = list_unknown(journal, record.id)
+    settled = settled_by(command.choice, command.effects, unknown, is_done=command.is_done)
+    journal.record_about(command.actor, "run.settled", settled_subject(record, command, settled))
+    settle_effects(journal, record.id, settled)
+    if end is None:
         _go_on(journal, record, keeps_checkpoints=command.choice is Choice.RESUME)
-    elif command.choice is Choice.RECONCILE:
-        if command.effects:
-            settle_effects(journal, record.id, dict(command.effects))
-        state = RunState.SUCCEEDED if command.is_done else RunState.FAILED
-        _close(journal, record, state, Reason.RECONCILED)
     else:
-        _close(journal, record, RunState.SKIPPED, Reason.ORDERED)
+        _close(journal, record, *end)
     return run_record(journal, journal.tables.runs[record.id])
 
 
@@ -98,6 +99,9 @@ def rerun_run(journal: Journal, command: Rerun) -> RunRecord:
         raise reruns_blocked(record.call.task)
     if _is_repeated(journal, record, command.alone_since):
         raise repeated_meanwhile(record)
+    if command.is_repair:
+        refuse_open_line(record, _open_in_line(journal, record))
+        settle_effects(journal, record.id, command.effects)
     if record.state is RunState.AMBIGUOUS:
         _close(journal, record, RunState.FAILED, Reason.RECONCILED)
     row = RunRow(
@@ -127,6 +131,17 @@ def rerun_run(journal: Journal, command: Rerun) -> RunRecord:
         go_ahead(journal, row.id)
     journal.record_about(command.actor, "run.rerun", rerun_subject(record, command))
     return run_record(journal, row)
+
+
+def _open_in_line(journal: Journal, record: RunRecord) -> RunId | None:
+    tables = journal.tables
+    others = (
+        row.id
+        for row in tables.runs.values()
+        if row.id != record.id and lineage_root_of(row.id, row.origin, row.root) == record.line
+    )
+    is_over = {*tables.outcomes, *tables.dead}
+    return next((one for one in others if one not in is_over), None)
 
 
 def _is_repeated(journal: Journal, record: RunRecord, since: int | None) -> bool:
@@ -184,11 +199,12 @@ def add_verdict(journal: Journal, command: AddVerdict) -> VerdictRecord:
     )
     journal.insert(tables.verdicts, (command.run_id, number), verdict)
     journal.record_about(SYSTEM, "run.verdict", verdict_subject(record, command))
-    if is_settled_by(command, record):
-        if command.finding is Finding.PRESENT:
+    if is_settled_by(command, record) and command.finding in (Finding.PRESENT, Finding.ABSENT):
+        is_done = command.finding is Finding.PRESENT
+        settle_effects(journal, record.id, dict.fromkeys(list_unknown(journal, record.id), is_done))
+        if is_done:
             _close(journal, record, RunState.SUCCEEDED, Reason.VERIFIED)
-        elif command.finding is Finding.ABSENT:
-            settle_effects(journal, record.id, {})
+        else:
             _go_on(journal, record, keeps_checkpoints=True)
     return verdict
 

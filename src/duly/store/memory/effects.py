@@ -20,7 +20,7 @@ from duly.domain.runs import MAKING_GOOD, lineage_root_of
 from duly.store.ports.effects import EffectGrant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from duly.domain.ids import RunId
     from duly.store.memory.tables import Claim, Journal, RunRow
@@ -108,15 +108,21 @@ def forget_line(journal: Journal, gone: RunRow) -> None:
         journal.remove(tables.scope_items, item)
 
 
-def settle_effects(journal: Journal, run_id: RunId, known: dict[str, bool]) -> None:
-    """Write down what a person knows of unknown effects; those not named are not done.
+def list_unknown(journal: Journal, run_id: RunId) -> list[str]:
+    """Return the keys of a line's unknown effects."""
+    found = (one for _, one in _entries(journal, run_id) if one.state is EffectState.UNKNOWN)
+    return sorted(one.key for one in found)
+
+
+def settle_effects(journal: Journal, run_id: RunId, settled: Mapping[str, bool]) -> None:
+    """Write down which unknown effects are done; those that are not done leave the ledger.
 
     What another run of the line intends at this moment is that run's to say.
     """
     for place, record in _entries(journal, run_id):
-        if record.state is not EffectState.UNKNOWN:
+        if record.state is not EffectState.UNKNOWN or record.key not in settled:
             continue
-        if known.get(record.key, False):
+        if settled[record.key]:
             done = replace(record, state=EffectState.DONE, done_at=journal.now)
             journal.put(journal.tables.effects, place, done)
         else:
@@ -133,7 +139,8 @@ def list_effects(journal: Journal, run_id: RunId, limit: int) -> list[EffectReco
         claim = claims.get(record.run_id)
         attempt = None if claim is None else (record.run_id, claim.tries.fence)
         found.append(replace(record, state=seen_by(record, attempt)))
-    return sorted(found, key=lambda one: (one.begun_at, one.key))[:limit]
+    found.sort(key=lambda one: (one.state is EffectState.DONE, one.begun_at, one.key))
+    return sorted(found[:limit], key=lambda one: (one.begun_at, one.key))
 
 
 def _entries(journal: Journal, run_id: RunId) -> Iterator[tuple[tuple[RunId, str], EffectRecord]]:

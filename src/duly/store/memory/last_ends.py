@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duly.domain.enums import Finding, RunState
+from duly.domain.runs import Reason
 from duly.domain.vitals import ERRORS, LastEnd, LastEnds, LastError, unknown_through
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def _last_ends(journal: Journal, schedule_id: ScheduleId, limit: int) -> LastEnd
 def _success(journal: Journal, row: RunRow) -> LastEnd | None:
     outcome = journal.tables.outcomes.get(row.id)
     if outcome is None or outcome.state is not RunState.SUCCEEDED:
+        return None
+    if outcome.reason == Reason.RECONCILED_INCOMPLETE:
         return None
     return LastEnd(row.id, row.scheduled_for, outcome.finished_at)
 

@@ -90,9 +90,11 @@ class ResolveAmbiguousRun:
     """The fence of the claim that left it in doubt, as it was looked into: of no later one."""
     is_done: bool = False
     """When reconciling: whether what it was to do is done."""
+    is_despite_missing: bool = False
+    """When reconciling as done: whether it is, although items are not on record as done."""
     effects: Mapping[str, bool] = field(default_factory=dict)
-    """By key: whether an effect that nobody knew about is done. When the run goes on, those that
-    are not named count as not done; that is what must be confirmed."""
+    """By key: whether an unknown effect is done. `settled_by` decides about those that are not
+    named."""
     evidence: str | None = None
     advised: str | None = None
     """What was advised, for the record."""
@@ -112,6 +114,9 @@ class Rerun:
     """Only if the run had no further attempt since somebody looked: its fence then."""
     alone_since: int | None = None
     """Only if nobody has run it, or what it repeats, once more since this instant."""
+    effects: Mapping[str, bool] = field(default_factory=dict)
+    """Of a repair, by key: whether an unknown effect is done. Those that are not named stay
+    unknown."""
 
     @property
     def origin(self) -> Origin:
@@ -213,7 +218,8 @@ class EffectsStore(Protocol):
     def list_effects(self, run_id: RunId, limit: int) -> list[EffectRecord]:
         """Return the ledger of a run's line, in the order in which effects were first begun.
 
-        An intention whose attempt is over is shown as unknown.
+        An intention whose attempt is over is shown as unknown. If there are more than the limit,
+        those that are done are left out first: none of the others is overlooked.
         """
         ...
 
@@ -224,12 +230,13 @@ class EffectsStore(Protocol):
     def settle_doubt(self, command: ResolveAmbiguousRun) -> RunRecord:
         """Carry out what a person decided about a run that is in doubt.
 
-        RETRY and RESUME queue it with a fresh budget, RETRY without its checkpoints; effects that
-        were unknown are taken as the command says, and as not done where it says nothing. RECONCILE
+        RETRY and RESUME queue it with a fresh budget, RETRY without its checkpoints. RECONCILE
         closes it as succeeded or failed (reason `reconciled`), SKIP as skipped; both give back its
-        gate. REPAIR is a `rerun`, and refused here. NotFound; Conflict when it is not in doubt, or
-        in another doubt than the command names.
-        Audited as `run.settled`, with the choice, the advice, effects and evidence.
+        gate. Unknown effects are settled as `settled_by` says. REPAIR is a `rerun`, and refused
+        here. NotFound; Conflict when it is not in doubt, or in another doubt than the command
+        names. Conflict when it is to be closed as done and expected items are not on record as
+        done, unless the command says so: then its reason is `reconciled-incomplete`.
+        Audited as `run.settled`, with the choice, the advice, settled effects and evidence.
         """
         ...
 
@@ -237,11 +244,12 @@ class EffectsStore(Protocol):
         """Queue another run with a closed or dead run's call, now; return it.
 
         Origin `rerun`, or `repair` when it shares the ledger. It names the run that it repeats.
-        A run that is in doubt is closed by its repair as `reconciled`, failed. NotFound; Conflict
-        while the run is still to end, when reruns of its task are blocked, and when it is no longer
-        as the order says that it was seen: at another fence, or repeated since. Of two that say so
-        about runs of one line, one is carried out. The same new id again returns the run that is
-        there. Audited as `run.rerun`.
+        A run that is in doubt is closed by its repair as `reconciled`, failed; effects that the
+        command names are settled. NotFound; Conflict while the run is still to end, when reruns of
+        its task are blocked, and when it is no longer as the order says that it was seen: at
+        another fence, or repeated since. Of two that say so about runs of one line, one is carried
+        out. Conflict for a repair while another run that shares the ledger is open. The same new id
+        again returns the run that is there. Audited as `run.rerun`.
         """
         ...
 
@@ -261,8 +269,8 @@ class EffectsStore(Protocol):
         """Record what was found about a run.
 
         Of a run that is in the doubt which the check looked into, PRESENT closes it as succeeded
-        (reason `verified`), and ABSENT queues it again with its unknown effects as not done; others
-        leave it where it is. Audited as `run.verdict`.
+        (reason `verified`) with its unknown effects as done, and ABSENT queues it again with its
+        unknown effects as not done; others leave it where it is. Audited as `run.verdict`.
         """
         ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from duly.domain.backfill import BackfillOccurrenceKind, classify
+from duly.domain.backfill import BackfillOccurrenceKind, classify, state_seen
 from duly.domain.enums import Lane, Origin, RunState
 from duly.domain.ids import RunId
 from duly.domain.policies import GateEntryOutcome
@@ -96,7 +96,7 @@ SELECT scheduled_for, kind, uuid_send(run_id) FROM duly.backfill_slots
 WHERE backfill_id = $1::uuid AND scheduled_for > $2::int8 ORDER BY scheduled_for LIMIT $3::int8"""
 # Ids of runs begin with the millisecond that they are for.
 RUNS_BETWEEN = f"""
-SELECT uuid_send(r.id), r.scheduled_for, {RUN_STATE}
+SELECT uuid_send(r.id), r.scheduled_for, {RUN_STATE}, coalesce(o.fence, 0)
 FROM duly.runs r
 LEFT JOIN duly.outcomes o ON o.run_id = r.id
 LEFT JOIN duly.claims c ON c.run_id = r.id
@@ -301,8 +301,9 @@ def classify_slots(look: Look, schedule_id: ScheduleId, instants: Sequence[int])
     bounds = (run_ids_from(min(instants)), run_ids_from(max(instants) + 1000))
     values = (uid(schedule_id), *map(uid, bounds))
     runs: dict[int, list[tuple[RunId, RunState]]] = {}
-    for run_id, at, state in look.session.rows(RUNS_BETWEEN, values):
-        runs.setdefault(at, []).append((RunId(run_id), RunState(state)))
+    for run_id, at, state, fence in look.session.rows(RUNS_BETWEEN, values):
+        seen = state_seen(RunState(state), fence)
+        runs.setdefault(at, []).append((RunId(run_id), seen))
     return [classify(one, runs.get(one.scheduled_for, ())) for one in verdicts]
 
 

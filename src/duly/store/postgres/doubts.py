@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING
 
 from psycopg import errors
 
-from duly.domain.effects import Choice
+from duly.domain.effects import Choice, settled_by
 from duly.domain.enums import Finding, Lane, RunState
+from duly.domain.ids import RunId
 from duly.domain.policies import GateEntryOutcome
 from duly.domain.runs import AttemptCounts, Reason
 from duly.store import records
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
+    closed_as,
     doubt_to_settle,
     is_settled_by,
+    refuse_open_line,
     repeated_meanwhile,
     rerun_subject,
     reruns_blocked,
@@ -37,19 +40,19 @@ from duly.store.postgres import rows
 from duly.store.postgres.arrays import Uuids
 from duly.store.postgres.by_hand import ByHand
 from duly.store.postgres.confirming import confirm_runs
-from duly.store.postgres.effects import settle_effects
+from duly.store.postgres.effects import list_unknown, settle_effects
 from duly.store.postgres.ending import closed, columns_of, queue_again, write_outcomes
 from duly.store.postgres.following import Follower, make
 from duly.store.postgres.gates import LOCK_STATES, give_back
 from duly.store.postgres.limiting import leave_limits
 from duly.store.postgres.pending import read_run
+from duly.store.postgres.scopes import get_scope
 from duly.store.postgres.session import first, one, uid
 from duly.store.postgres.settlements import GATED, QUEUED, WAITING
 from duly.store.records import verdict_record
 from duly.store.work_rulings import retried_tries, unknown_run
 
 if TYPE_CHECKING:
-    from duly.domain.ids import RunId
     from duly.domain.runs import RunRecord
     from duly.store.ports.effects import AddVerdict, OrderTask, Rerun, ResolveAmbiguousRun
     from duly.store.postgres.session import Session
@@ -69,6 +72,16 @@ IS_BLOCKED = "SELECT 1 FROM duly.task_orders WHERE task = $1 AND is_blocked"
 IS_REPEATED = """
 SELECT 1 FROM duly.runs
 WHERE root = $1::uuid AND origin IN ('rerun', 'repair') AND created_at >= $2::int8 LIMIT 1"""
+# Open is what is neither closed nor dead.
+OPEN_IN_LINE = """
+SELECT uuid_send(l.id) FROM (
+    SELECT id FROM duly.runs WHERE id = $1::uuid
+    UNION ALL SELECT id FROM duly.runs
+    WHERE root = $1::uuid AND origin IN ('repair', 'backfill')) l
+WHERE l.id <> $2::uuid
+    AND NOT EXISTS (SELECT 1 FROM duly.outcomes o WHERE o.run_id = l.id)
+    AND NOT EXISTS (SELECT 1 FROM duly.dead x WHERE x.run_id = l.id)
+LIMIT 1"""
 # Locked whether it was there or not: who comes second reads what the first has written.
 LOCK_ORDER = """
 INSERT INTO duly.task_orders (task, is_suspended, is_blocked) VALUES ($1, false, false)
@@ -107,17 +120,15 @@ def list_doubts(session: Session, tenant: str | None, limit: int) -> list[Ambigu
 def settle_doubt(work: Work, command: ResolveAmbiguousRun) -> RunRecord:
     """Carry out what a person decided."""
     record = doubt_to_settle(_hold_on(work, command.id), command)
-    work.record(command.actor, "run.settled", settled_subject(record, command))
-    if command.choice in (Choice.RETRY, Choice.RESUME):
+    end = closed_as(command, get_scope(work.session, record.id))
+    unknown = list_unknown(work, record.id)
+    settled = settled_by(command.choice, command.effects, unknown, is_done=command.is_done)
+    work.record(command.actor, "run.settled", settled_subject(record, command, settled))
+    if end is None:
         _go_on(work, record, keeps_checkpoints=command.choice is Choice.RESUME)
-        settle_effects(work, record.id, command.effects)
-    elif command.choice is Choice.RECONCILE:
-        state = RunState.SUCCEEDED if command.is_done else RunState.FAILED
-        _close(work, record, state, Reason.RECONCILED)
-        if command.effects:
-            settle_effects(work, record.id, command.effects)
     else:
-        _close(work, record, RunState.SKIPPED, Reason.ORDERED)
+        _close(work, record, *end)
+    settle_effects(work, record.id, settled)
     return _there(work, record.id)
 
 
@@ -160,7 +171,7 @@ def rerun_run(work: Work, command: Rerun) -> RunRecord:
     record = read_run(work.session, command.id)
     if record is not None and record.schedule_id is not None:
         work.session.rows(LOCK_STATES, (Uuids([record.schedule_id]),))
-    if record is not None and command.alone_since is not None:
+    if record is not None and (command.is_repair or command.alone_since is not None):
         # Of two who repeat runs of one line, the second finds what the first has made.
         work.session.rows(LOCK_RUN, (uid(record.root),))
     work.session.rows(LOCK_RUN, (uid(command.id),))
@@ -175,11 +186,15 @@ def rerun_run(work: Work, command: Rerun) -> RunRecord:
     since = command.alone_since
     if since is not None and work.session.rows(IS_REPEATED, (uid(record.root), since)):
         raise repeated_meanwhile(record)
+    if command.is_repair:
+        other = first(work.session, OPEN_IN_LINE, (uid(record.line), uid(record.id)))
+        refuse_open_line(record, None if other is None else RunId(other[0]))
     if record.state is RunState.AMBIGUOUS:
         _close(work, record, RunState.FAILED, Reason.RECONCILED)
     new = _follower(record, command)
     if make(work, [new], _arrive(work, record, new)):
         work.record(command.actor, "run.rerun", rerun_subject(record, command))
+    settle_effects(work, record.id, command.effects)
     return _there(work, new.id)
 
 
@@ -245,12 +260,13 @@ def add_verdict(work: Work, command: AddVerdict) -> VerdictRecord:
     said = (work.now, command.finding, command.evidence, command.by, command.doubt)
     (number,) = one(work.session, INSERT_VERDICT, (key, *said))
     work.record(SYSTEM, "run.verdict", verdict_subject(record, command))
-    if is_settled_by(command, record):
-        if command.finding is Finding.PRESENT:
+    if is_settled_by(command, record) and command.finding in (Finding.PRESENT, Finding.ABSENT):
+        is_done = command.finding is Finding.PRESENT
+        if is_done:
             _close(work, record, RunState.SUCCEEDED, Reason.VERIFIED)
-        elif command.finding is Finding.ABSENT:
+        else:
             _go_on(work, record, keeps_checkpoints=True)
-            settle_effects(work, record.id, {})
+        settle_effects(work, record.id, dict.fromkeys(list_unknown(work, record.id), is_done))
     return verdict_record((command.run_id, number, *said))
 
 

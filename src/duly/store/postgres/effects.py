@@ -113,19 +113,22 @@ WITH open AS MATERIALIZED (
     ORDER BY e.root, e.key FOR NO KEY UPDATE OF e)
 UPDATE duly.effects e SET state = 'unknown' FROM open o
 WHERE e.root = o.root AND e.key = o.key"""  # noqa: S608 - parts of ours
+LIST_UNKNOWN = """
+SELECT key FROM duly.effects WHERE root = $1::uuid AND state = 'unknown' ORDER BY key"""
 LOCK_UNKNOWN = """
-SELECT key FROM duly.effects WHERE root = $1::uuid AND state = 'unknown'
+SELECT key FROM duly.effects WHERE root = $1::uuid AND key = ANY($2::text[]) AND state = 'unknown'
 ORDER BY key FOR UPDATE"""
 SETTLE_AS_DONE = """
 UPDATE duly.effects SET state = 'done', done_at = $3::int8
 WHERE root = $1::uuid AND key = ANY($2::text[])"""
 SETTLE_AS_NOT_DONE = "DELETE FROM duly.effects WHERE root = $1::uuid AND key = ANY($2::text[])"
+# Those that are not done come first: of a long ledger none of them is left out.
 LIST_EFFECTS = f"""
 SELECT {EFFECT}, c.fence FROM duly.effects e
 LEFT JOIN LATERAL (
     SELECT c.fence FROM duly.claims c WHERE c.run_id = e.run_id OFFSET 0) c ON true
 WHERE e.root = (SELECT {LEDGER} FROM duly.runs r WHERE r.id = $1::uuid)
-ORDER BY e.begun_at, e.key LIMIT $2::int8"""  # noqa: S608 - columns of ours
+ORDER BY e.state = 'done', e.begun_at, e.key LIMIT $2::int8"""  # noqa: S608 - columns of ours
 READ_LEDGERS = f"""
 SELECT uuid_send(r.id), uuid_send({LEDGER}) FROM duly.runs r WHERE r.id = ANY($1::uuid[])"""  # noqa: S608
 
@@ -269,19 +272,27 @@ def forget_intentions(work: Work, holds: Iterable[tuple[RunId, int]]) -> None:
         work.session.run(FORGET, (Uuids(ids), Int4s(fences)))
 
 
-def settle_effects(work: Work, run_id: RunId, known: Mapping[str, bool]) -> None:
-    """Write down what a person knows of unknown effects; those not named are not done.
+def list_unknown(work: Work, run_id: RunId) -> list[str]:
+    """Return the keys of a line's unknown effects; nothing is locked."""
+    root = uid(ledger_of(work.session, run_id))
+    return [key for (key,) in work.session.rows(LIST_UNKNOWN, (root,))]
+
+
+def settle_effects(work: Work, run_id: RunId, settled: Mapping[str, bool]) -> None:
+    """Write down which unknown effects are done; those that are not done leave the ledger.
 
     What another run of the line intends at this moment is that run's to say.
     """
+    if not settled:
+        return
     root = uid(ledger_of(work.session, run_id))
-    found = [key for (key,) in work.session.rows(LOCK_UNKNOWN, (root,))]
-    done = [key for key in found if known.get(key, False)]
-    others = [key for key in found if key not in done]
+    found = [key for (key,) in work.session.rows(LOCK_UNKNOWN, (root, Texts(sorted(settled))))]
+    done = [key for key in found if settled[key]]
+    not_done = [key for key in found if not settled[key]]
     if done:
         work.session.run(SETTLE_AS_DONE, (root, Texts(done), work.now))
-    if others:
-        work.session.run(SETTLE_AS_NOT_DONE, (root, Texts(others)))
+    if not_done:
+        work.session.run(SETTLE_AS_NOT_DONE, (root, Texts(not_done)))
 
 
 def list_effects(session: Session, run_id: RunId, limit: int) -> list[EffectRecord]:
@@ -291,4 +302,4 @@ def list_effects(session: Session, run_id: RunId, limit: int) -> list[EffectReco
         record = effect_record(tuple(row))
         attempt = None if fence is None else (record.run_id, fence)
         found.append(replace(record, state=seen_by(record, attempt)))
-    return found
+    return sorted(found, key=lambda one: (one.begun_at, one.key))

@@ -19,6 +19,9 @@ _NEWEST = """SELECT n.id, n.scheduled_for FROM duly.runs n WHERE n.schedule_id =
 # One by one, and not by its state: there may be as many of a state as there were ever runs.
 _OUTCOME = """SELECT p.run_id, p.state, p.finished_at, p.reason, p.error FROM duly.outcomes p
         WHERE p.run_id = r.id OFFSET 0"""
+# What an operator closed with items missing is no success.
+_IS_SUCCESS = """o.state = 'succeeded'
+        AND o.reason IS DISTINCT FROM 'reconciled-incomplete'"""
 _FROM = f"""
 FROM pg_catalog.unnest($1::uuid[]) u(id)
 JOIN duly.schedule_state t ON t.schedule_id = u.id
@@ -28,14 +31,14 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT r.id, r.scheduled_for, o.finished_at FROM ({_NEWEST}) r
     CROSS JOIN LATERAL ({_OUTCOME}) o
-    WHERE o.state = 'succeeded' ORDER BY r.id DESC LIMIT 1) s ON true
+    WHERE {_IS_SUCCESS} ORDER BY r.id DESC LIMIT 1) s ON true
 LEFT JOIN LATERAL (
     SELECT r.id, r.scheduled_for, c.at FROM ({_NEWEST}) r
     CROSS JOIN LATERAL (
         SELECT d.finding, d.at FROM duly.verdicts d WHERE d.run_id = r.id
         ORDER BY d.number DESC LIMIT 1) c
     CROSS JOIN LATERAL ({_OUTCOME}) o
-    WHERE c.finding = 'present' AND o.state = 'succeeded'
+    WHERE c.finding = 'present' AND {_IS_SUCCESS}
     ORDER BY r.id DESC LIMIT 1) v ON true"""  # noqa: S608 - a part of ours
 _ENDS = """
 SELECT uuid_send(u.id), t.pruned_through, w.not_before,

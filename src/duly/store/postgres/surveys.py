@@ -65,7 +65,7 @@ CROSS JOIN LATERAL (
     LEFT JOIN LATERAL (
         SELECT c.fence FROM duly.claims c WHERE c.run_id = e.run_id OFFSET 0) c ON true
     WHERE e.root = (SELECT {LEDGER} FROM duly.runs r WHERE r.id = u.id)
-    ORDER BY e.begun_at, e.key LIMIT $2::int8) e"""  # noqa: S608 - columns of ours
+    ORDER BY e.state = 'done', e.begun_at, e.key LIMIT $2::int8) e"""  # noqa: S608 - columns of ours
 MANY_VERDICTS = """
 SELECT uuid_send(run_id), number, at, finding, evidence, "by", doubt FROM duly.verdicts
 WHERE run_id = ANY($1::uuid[]) ORDER BY run_id, number"""

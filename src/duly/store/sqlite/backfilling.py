@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.backfill import BackfillOccurrenceKind, classify
+from duly.domain.backfill import BackfillOccurrenceKind, classify, state_seen
 from duly.domain.enums import Lane, Origin, RunState
 from duly.domain.ids import RunId
 from duly.domain.policies import GateEntryOutcome
@@ -194,7 +194,8 @@ def classify_slots(look: Look, schedule_id: ScheduleId, instants: Sequence[int])
     runs: dict[int, list[tuple[RunId, RunState]]] = {}
     bounds = (run_ids_from(min(instants)), run_ids_from(max(instants) + 1000))
     for row in look.connection.execute(RUNS_BETWEEN, (schedule_id, *bounds)):
-        runs.setdefault(row[14], []).append((RunId(row[0]), RunState(row[19])))
+        state = state_seen(RunState(row[19]), row[22])
+        runs.setdefault(row[14], []).append((RunId(row[0]), state))
     verdicts = SqliteReading(look).judge(schedule_id, instants)
     return [classify(one, runs.get(one.scheduled_for, ())) for one in verdicts]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.effects import Choice
+from duly.domain.effects import Choice, settled_by
 from duly.domain.enums import Finding, Lane, RunState
 from duly.domain.ids import RunId
 from duly.domain.policies import GateEntryOutcome
@@ -12,8 +12,10 @@ from duly.domain.runs import AttemptCounts, Reason
 from duly.store import records
 from duly.store.auditing import SYSTEM
 from duly.store.effect_rulings import (
+    closed_as,
     doubt_to_settle,
     is_settled_by,
+    refuse_open_line,
     repeated_meanwhile,
     rerun_subject,
     reruns_blocked,
@@ -28,10 +30,11 @@ from duly.store.gathering import LANE_OFFSETS
 from duly.store.ports.effects import FREE_TASK, AmbiguousRun, TaskOrder, VerdictRecord
 from duly.store.sqlite import rows
 from duly.store.sqlite.delayed import read_run
-from duly.store.sqlite.effects import settle_effects
+from duly.store.sqlite.effects import list_unknown, settle_effects
 from duly.store.sqlite.gates import SqliteGates, go_ahead
 from duly.store.sqlite.places import Tried, close, queue
 from duly.store.sqlite.planning import read_definition, read_schedule
+from duly.store.sqlite.scopes import read_scope
 from duly.store.sqlite.settlements import SET_ROOT, write_runs
 from duly.store.work_rulings import retried_tries, unknown_run
 
@@ -57,6 +60,15 @@ DROP_ORDER = "DELETE FROM duly_task_orders WHERE task = ?"
 IS_REPEATED = """
 SELECT 1 FROM duly_runs WHERE root = ? AND origin IN ('rerun', 'repair') AND created_at >= ?
 LIMIT 1"""
+# Open is what is neither closed nor dead.
+OPEN_IN_LINE = """
+SELECT l.id FROM (
+    SELECT id FROM duly_runs WHERE id = ?1
+    UNION ALL SELECT id FROM duly_runs WHERE root = ?1 AND origin IN ('repair', 'backfill')) l
+WHERE l.id <> ?2
+    AND NOT EXISTS (SELECT 1 FROM duly_outcomes o WHERE o.run_id = l.id)
+    AND NOT EXISTS (SELECT 1 FROM duly_dead x WHERE x.run_id = l.id)
+LIMIT 1"""
 NEXT_VERDICT = "SELECT coalesce(max(number), 0) + 1 FROM duly_verdicts WHERE run_id = ?"
 INSERT_VERDICT = """
 INSERT INTO duly_verdicts (run_id, number, at, finding, evidence, by, doubt)
@@ -81,17 +93,15 @@ def list_doubts(look: Look, tenant: str | None, limit: int) -> list[AmbiguousRun
 def settle_doubt(work: Work, command: ResolveAmbiguousRun) -> RunRecord:
     """Carry out what a person decided."""
     record = doubt_to_settle(read_run(work.connection, command.id), command)
-    work.record(command.actor, "run.settled", settled_subject(record, command))
-    if command.choice in (Choice.RETRY, Choice.RESUME):
-        settle_effects(work, record.id, command.effects)
+    end = closed_as(command, read_scope(work.connection, record.id))
+    unknown = list_unknown(work, record.id)
+    settled = settled_by(command.choice, command.effects, unknown, is_done=command.is_done)
+    work.record(command.actor, "run.settled", settled_subject(record, command, settled))
+    settle_effects(work, record.id, settled)
+    if end is None:
         _go_on(work, record, keeps_checkpoints=command.choice is Choice.RESUME)
-    elif command.choice is Choice.RECONCILE:
-        if command.effects:
-            settle_effects(work, record.id, command.effects)
-        state = RunState.SUCCEEDED if command.is_done else RunState.FAILED
-        _close(work, record, state, Reason.RECONCILED)
     else:
-        _close(work, record, RunState.SKIPPED, Reason.ORDERED)
+        _close(work, record, *end)
     return _run(work, record.id)
 
 
@@ -124,6 +134,10 @@ def rerun_run(work: Work, command: Rerun) -> RunRecord:
     since = command.alone_since
     if since is not None and work.connection.execute(IS_REPEATED, (record.root, since)).fetchone():
         raise repeated_meanwhile(record)
+    if command.is_repair:
+        other = work.connection.execute(OPEN_IN_LINE, (record.line, record.id)).fetchone()
+        refuse_open_line(record, None if other is None else RunId(other[0]))
+        settle_effects(work, record.id, command.effects)
     if record.state is RunState.AMBIGUOUS:
         _close(work, record, RunState.FAILED, Reason.RECONCILED)
     arrival = _come(work, record, command.new_id)
@@ -200,11 +214,12 @@ def add_verdict(work: Work, command: AddVerdict) -> VerdictRecord:
     row = (command.run_id, number, work.now, *said)
     connection.execute(INSERT_VERDICT, row)
     work.record(SYSTEM, "run.verdict", verdict_subject(record, command))
-    if is_settled_by(command, record):
-        if command.finding is Finding.PRESENT:
+    if is_settled_by(command, record) and command.finding in (Finding.PRESENT, Finding.ABSENT):
+        is_done = command.finding is Finding.PRESENT
+        settle_effects(work, record.id, dict.fromkeys(list_unknown(work, record.id), is_done))
+        if is_done:
             _close(work, record, RunState.SUCCEEDED, Reason.VERIFIED)
-        elif command.finding is Finding.ABSENT:
-            settle_effects(work, record.id, {})
+        else:
             _go_on(work, record, keeps_checkpoints=True)
     return records.verdict_record(row)
 

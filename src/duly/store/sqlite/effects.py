@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from duly.domain.effects import (
     ClaimCheck,
     EffectRecord,
-    EffectState,
     Grant,
     intended,
     may_begin,
@@ -46,11 +45,15 @@ DROP_EFFECT = "DELETE FROM duly_effects WHERE root = ? AND key = ?"
 FORGET_INTENTIONS = """
 UPDATE duly_effects SET state = 'unknown'
 WHERE root = ? AND run_id = ? AND fence = ? AND state = 'intended'"""
-LIST_UNKNOWN = f"""
-SELECT {COLUMNS} FROM duly_effects WHERE root = ? AND state = 'unknown'"""  # noqa: S608 - ours
+LIST_UNKNOWN = "SELECT key FROM duly_effects WHERE root = ? AND state = 'unknown' ORDER BY key"
+SETTLE_AS_DONE = """
+UPDATE duly_effects SET state = 'done', done_at = ?
+WHERE root = ? AND key = ? AND state = 'unknown'"""
+SETTLE_AS_NOT_DONE = "DELETE FROM duly_effects WHERE root = ? AND key = ? AND state = 'unknown'"
+# Those that are not done come first: of a long ledger none of them is left out.
 LIST_EFFECTS = f"""
 SELECT {COLUMNS}, (SELECT c.fence FROM duly_claims c WHERE c.run_id = e.run_id)
-FROM duly_effects e WHERE root = ? ORDER BY begun_at, key LIMIT ?"""  # noqa: S608 - columns of ours
+FROM duly_effects e WHERE root = ? ORDER BY state = 'done', begun_at, key LIMIT ?"""  # noqa: S608 - columns of ours
 
 
 def find_ledger(connection: apsw.Connection, run_id: RunId) -> RunId | None:
@@ -113,18 +116,22 @@ def forget_intentions(work: Work, hold: ClaimRef) -> None:
     work.connection.execute(FORGET_INTENTIONS, (root, *hold))
 
 
-def settle_effects(work: Work, run_id: RunId, known: Mapping[str, bool]) -> None:
-    """Write down what a person knows of unknown effects; those not named are not done.
+def list_unknown(work: Work, run_id: RunId) -> list[str]:
+    """Return the keys of a line's unknown effects."""
+    root = find_ledger(work.connection, run_id)
+    return [key for (key,) in work.connection.execute(LIST_UNKNOWN, (root,))]
+
+
+def settle_effects(work: Work, run_id: RunId, settled: Mapping[str, bool]) -> None:
+    """Write down which unknown effects are done; those that are not done leave the ledger.
 
     What another run of the line intends at this moment is that run's to say.
     """
     connection, root = work.connection, find_ledger(work.connection, run_id)
-    for row in connection.execute(LIST_UNKNOWN, (root,)).fetchall():
-        record = records.effect_record(row)
-        if known.get(record.key, False):
-            _put(connection, replace(record, state=EffectState.DONE, done_at=work.now))
-        else:
-            connection.execute(DROP_EFFECT, (root, record.key))
+    done = [(work.now, root, key) for key, is_done in settled.items() if is_done]
+    not_done = [(root, key) for key, is_done in settled.items() if not is_done]
+    connection.executemany(SETTLE_AS_DONE, done)
+    connection.executemany(SETTLE_AS_NOT_DONE, not_done)
 
 
 def list_effects(look: Look, run_id: RunId, limit: int) -> list[EffectRecord]:
@@ -135,7 +142,7 @@ def list_effects(look: Look, run_id: RunId, limit: int) -> list[EffectRecord]:
         record = records.effect_record(tuple(row))
         attempt = None if fence is None else (record.run_id, fence)
         found.append(replace(record, state=seen_by(record, attempt)))
-    return found
+    return sorted(found, key=lambda one: (one.begun_at, one.key))
 
 
 def _read(connection: apsw.Connection, root: RunId, key: str) -> EffectRecord | None:

@@ -19,11 +19,13 @@ BEYOND = """
 SELECT id, not_before FROM duly_runs
 WHERE schedule_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?"""
 # Each is read from the newest run on and no further than the first that is found, and of the runs
-# on the way no more than it takes to pass them: CROSS JOIN keeps to this order.
+# on the way no more than it takes to pass them: CROSS JOIN keeps to this order. What an operator
+# closed with items missing is no success.
 SUCCESS = """
 SELECT r.id, r.scheduled_for, o.finished_at FROM duly_runs r
 CROSS JOIN duly_outcomes o ON o.run_id = r.id
 WHERE r.schedule_id = ? AND r.id > ? AND o.state = 'succeeded'
+    AND o.reason IS NOT 'reconciled-incomplete'
 ORDER BY r.id DESC LIMIT 1"""
 VERIFIED = """
 SELECT r.id, r.scheduled_for, v.at FROM duly_runs r
@@ -31,6 +33,7 @@ CROSS JOIN duly_verdicts v ON v.run_id = r.id AND v.number =
     (SELECT max(w.number) FROM duly_verdicts w WHERE w.run_id = r.id)
 CROSS JOIN duly_outcomes o ON o.run_id = r.id
 WHERE r.schedule_id = ? AND r.id > ? AND v.finding = 'present' AND o.state = 'succeeded'
+    AND o.reason IS NOT 'reconciled-incomplete'
 ORDER BY r.id DESC LIMIT 1"""
 # The states are those of `last_ends.ERRORS`.
 ERROR = """

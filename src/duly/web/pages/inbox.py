@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from duly import App, Run
-    from duly.api.views import Attempt, Check, Effect, InboxItem
+    from duly.api.views import Attempt, Check, Effect, InboxItem, Scope
     from duly.web.rendering import LayoutData
 
 
@@ -65,6 +65,8 @@ class DoubtRow:
     why: str
     done: int
     unknown: int
+    items: str | None
+    """How many of its items are done, if that is known."""
     has_check: bool
 
 
@@ -160,6 +162,7 @@ def doubt_row(item: InboxItem, now: datetime) -> DoubtRow:
         why=item.advice.why,
         done=done,
         unknown=len(item.effects) - done,
+        items=None if item.scope.expected is None else item.scope.count_text,
         has_check=item.has_check,
     )
 
@@ -190,9 +193,10 @@ MEANINGS = {
     "reconcile": "You have looked on the other side, and record what you found.",
     "skip": "It is left as it is, and on record that nobody will do more about it.",
 }
-ASKING = frozenset({"reconcile", "retry", "resume"})
-"""Choices that go by what somebody knows of the effects."""
+ASKING = frozenset({"reconcile", "retry", "resume", "repair"})
+"""Choices that go by what is known of the effects."""
 DONE, UNDONE, UNKNOWN = "done", "undone", "unknown"
+YES = "yes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +210,9 @@ class ChoiceCard:
     risk: str | None
     """What it risks, when it is not the safest."""
     is_typed: bool
-    """Whether the run's id must be typed: something may happen twice."""
+    """Whether the run's id is typed: something may happen twice."""
+    is_settled_by_key: bool
+    """Whether the id may be left out, if each unknown effect has happened or has not."""
     is_asking: bool
     """Whether it goes by what somebody knows of the effects."""
 
@@ -222,6 +228,7 @@ class InboxItemModel:
     attempt: Attempt | None
     effects: tuple[Effect, ...]
     checks: tuple[Check, ...]
+    scope: Scope
     has_check: bool
     choices: tuple[ChoiceCard, ...]
     terms: tuple[StateLabel, ...]
@@ -237,6 +244,8 @@ class Decision(msgspec.Struct, forbid_unknown_fields=True):
     """The run's id, typed, where something may happen twice."""
     found: str | None = None
     """With `reconcile`: done or undone."""
+    despite_missing: str | None = None
+    """With `reconcile`: the word `yes`, to record as done a run with items missing."""
     effect: list[str] = []
     """What is known of effects, each as `done:KEY`, `undone:KEY` or `unknown:KEY`."""
 
@@ -272,6 +281,7 @@ def show_item(asked: PageRequest) -> Rendered:
         attempt=item.attempt,
         effects=item.effects,
         checks=item.checks,
+        scope=item.scope,
         has_check=item.has_check,
         choices=choice_cards(item),
         terms=met_terms(
@@ -288,7 +298,7 @@ def choice_cards(item: InboxItem) -> tuple[ChoiceCard, ...]:
     """Return all that can be done, the safest first."""
     advice = item.advice
     risks = {str(choice): risk for choice, risk in advice.risks.items()}
-    risky = {str(choice) for choice in advice.risks if advice.is_risky(choice)}
+    risky = {str(choice) for choice in (*advice.risks, advice.choice) if advice.is_risky(choice)}
     safest = str(advice.choice)
     names = [safest, *(one for one in ACTIONS if one != safest)]
     return tuple(
@@ -299,6 +309,7 @@ def choice_cards(item: InboxItem) -> tuple[ChoiceCard, ...]:
             is_safest=name == safest,
             risk=risks.get(name),
             is_typed=name in risky,
+            is_settled_by_key=bool(item.unknown),
             is_asking=name in ASKING,
         )
         for name in names
@@ -321,11 +332,15 @@ def require_said(app: App, run: str, decided: Decision) -> None:
         return
     if decided.choice == "reconcile":
         _read_found(decided.found)
-    said = decided.said()
-    for one in app.inbox.get(run).effects:
-        if one.state != DONE and one.key not in said:
+    said, known = decided.said(), decided.effects()
+    is_done = decided.choice == "reconcile" and decided.found == DONE
+    for key in app.inbox.get(run).unknown:
+        if key not in said:
             remedy = "say whether it has happened, has not, or is not known"
-            raise UsageError("effect", one.key, "has nothing said about it", remedy)
+            raise UsageError("effect", key, "has nothing said about it", remedy)
+        if is_done and key not in known:
+            remedy = "say whether it has happened; or record the run as not done"
+            raise UsageError("effect", key, "is not known, and all is said to be done", remedy)
 
 
 def decide(app: App, run: str, decided: Decision) -> Run:
@@ -338,11 +353,17 @@ def decide(app: App, run: str, decided: Decision) -> Run:
         case "resume":
             return app.inbox.resume(run, reason=reason, **terms)
         case "repair":
-            return app.inbox.rerun(run, repair=True, reason=reason, confirm=decided.confirm)
+            return app.inbox.rerun(run, repair=True, reason=reason, **terms)
         case "reconcile":
             found = _read_found(decided.found)
+            if decided.despite_missing not in (None, YES):
+                remedy = f"say {YES}, or leave it out"
+                raise UsageError("despite_missing", decided.despite_missing, "is unclear", remedy)
+            is_despite = found and decided.despite_missing == YES
             effects = decided.effects()
-            return app.inbox.reconcile(run, is_done=found, reason=reason, effects=effects)
+            return app.inbox.reconcile(
+                run, is_done=found, reason=reason, effects=effects, despite_missing=is_despite
+            )
         case "skip":
             return app.inbox.skip(run, reason=reason)
         case other:
@@ -425,9 +446,10 @@ def preview_doubts(asked: PageRequest) -> Rendered:
         except (Conflict, NotFound) as error:
             left_out.append(str(error))
             continue
-        risky = [str(choice) for choice in item.advice.risks if item.advice.is_risky(choice)]
-        if chosen.choice in risky:
+        if item.advice.is_risky(chosen.choice):
             left_out.append(f"{item.run.label}: this may do something twice; decide it by itself")
+        elif chosen.choice == "reconcile" and item.scope.has_missing:
+            left_out.append(f"{item.run.label}: {item.scope.count_text}; decide it by itself")
         else:
             rows.append(run_row(item.run, asked.now))
     model = BatchModel(
