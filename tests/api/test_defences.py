@@ -155,6 +155,50 @@ def test_every_answer_is_kept_from_caches_frames_and_guesses(asked, path):
     assert ANSWER_HEADERS == {name: answer.headers[name] for name in ANSWER_HEADERS}
 
 
+def test_answers_cut_the_ties_to_other_windows_and_to_devices(asked):
+    headers = asked.get("/status").headers
+
+    assert "same-origin" == headers["Cross-Origin-Opener-Policy"]
+    assert {"camera=()", "microphone=()"} <= set(headers["Permissions-Policy"].split(", "))
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/runs?limit=null", "limit"),
+        ("/runs?limit=1e2", "limit"),
+        ("/runs?limit=1.0", "limit"),
+        ("/runs?limit=%D9%A3", "limit"),
+        ("/runs?limit=", "limit"),
+        ("/runs?cancel_requested=NULL", None),
+        ("/runs?since=null", "since"),
+        ("/audit?limit=Null", "limit"),
+    ],
+)
+def test_a_number_is_written_in_digits_and_null_is_no_value(asked, path, field):
+    answer = asked.get(path)
+
+    assert 422 == answer.status_code
+    assert field in (None, answer.json()["field"])
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"name": "nightly", "task": "report", "when": "@daily", "task": "pay"}', "task"),
+        (b'{"name": "n", "task": "report", "when": "@daily", "arguments": {"a": 1, "a": 2}}', "a"),
+        (b'{"name": "n", "task": "report", "when": "@daily", "n\\u0061me": "m"}', "name"),
+    ],
+)
+def test_a_key_that_a_body_gives_twice_is_refused(asked, body, field):
+    """A proxy or a log may have taken the other of the two values."""
+    answer = asked.post("/schedules", content=body, headers={"Content-Type": "application/json"})
+
+    assert (422, field) == (answer.status_code, answer.json()["field"])
+    assert "is given more than once" in answer.json()["detail"]
+    assert not asked.get("/schedules").json()["items"]
+
+
 def test_browsers_come_by_https_only_where_there_is_any(asked, asking):
     name = "Strict-Transport-Security"
 

@@ -82,7 +82,7 @@ def test_what_was_refused_may_be_given_again(orders):
     assert (404, 201) == (missing.status_code, now_there.status_code)
 
 
-@pytest.mark.parametrize("key", ["", "a" * 201, "\u00e9"])
+@pytest.mark.parametrize("key", ["", "a" * 201, "\u00e9", "a b"])
 def test_what_is_no_key_is_refused(orders, key):
     answer = orders.post(
         "/schedules/nightly/trigger", headers={"Idempotency-Key": key.encode("latin-1")}

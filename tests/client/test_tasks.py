@@ -68,7 +68,16 @@ def test_arguments_are_kept_by_name_as_canonical_json(app):
     "value",
     [
         *(0, -1, 2**63, 2**80, 10**400, True, False, 0.1, -0.0, 1e22, 5e-324, 1.0),
-        *("", 'a"b\\c\n\t\x00\x1f\x7f/', "é", "\u2028", "😀", None, [1, "two"], {"a": {"b": 0.5}}),
+        *(
+            "",
+            'a"b\\c\n\t\\u0000\x1f\x7f/',
+            "é",
+            "\u2028",
+            "😀",
+            None,
+            [1, "two"],
+            {"a": {"b": 0.5}},
+        ),
     ],
 )
 @pytest.mark.parametrize("is_typed", [True, False])
@@ -108,6 +117,8 @@ def test_arguments_given_by_their_places_are_those_given_by_name(app):
         ((True, "a", 0.5), "is not what it takes"),
         ((1, 2, 0.5), "is not what it takes"),
         ((1, "a", float("nan")), "nan"),
+        ((1, "a\x00", 0.5), "holds a NUL character"),
+        ((1, "é\\\x00", 0.5), "holds a NUL character"),
         ((1, "a" * 70_000, 0.5), "bytes"),
         ((1, "é" * 70_000, 0.5), "bytes"),
     ],

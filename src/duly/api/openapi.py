@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from duly.api.repeating import KEY_HEADER, REPLAYED_HEADER
+from duly.api.repeating import KEY_HEADER, KEY_PATTERN, REPLAYED_HEADER
 from duly.api.requests import CSRF_HEADER, EVENT_STREAM, JSON, MEDIA_TYPE, SAFE_METHODS
 from duly.api.route import PREFIX
 from duly.interface.problems import Problem
@@ -119,7 +119,7 @@ def _headers(route: Route) -> list[dict[str, Any]]:
     found = []
     if route.is_idempotent:
         key = {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_LENGTH_MAX}
-        found.append(_header(KEY_HEADER, key | {"pattern": "^[!-~]+$"}, "The order's own key."))
+        found.append(_header(KEY_HEADER, key | {"pattern": KEY_PATTERN}, "The order's own key."))
     if route.has_version:
         match = {"type": "string", "pattern": r'^(\*|"[0-9]{1,18}")$'}
         found.append(_header("if-match", match, "The ETag that the order is based on."))

@@ -9,6 +9,7 @@ anew: nobody knows whether it was, and whoever gives it can look.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from duly.store.ports import Store
 
 KEY_HEADER = "idempotency-key"
+KEY_PATTERN = "^[!-~]+$"
 REPLAYED_HEADER = "Idempotency-Replayed"
 
 
@@ -55,9 +57,8 @@ class KeyedRequest:
 
 def read_key(text: str) -> str:
     """Read an Idempotency-Key."""
-    is_key = 1 <= len(text) <= IDEMPOTENCY_KEY_LENGTH_MAX and text.isascii() and text.isprintable()
-    if not is_key:
-        remedy = f"give 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} printable ASCII characters"
+    if len(text) > IDEMPOTENCY_KEY_LENGTH_MAX or not re.fullmatch(KEY_PATTERN, text):
+        remedy = f"give 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} printable ASCII characters, no spaces"
         raise UsageError("Idempotency-Key", text, "is not a key", remedy)
     return text
 

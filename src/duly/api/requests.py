@@ -14,18 +14,21 @@ from __future__ import annotations
 
 import dataclasses
 import hmac
+import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from duly.client.declarations import TypedTimetable, spoken_timetable
+from duly.client.json_values import RepeatedKeyError, unique_pairs
 from duly.errors import (
     Conflict,
     DulyError,
@@ -201,7 +204,8 @@ _AT = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
-_VERSION = re.compile(r'"(\d{1,18})"')
+_VERSION = re.compile(r'"([0-9]{1,18})"')
+_WHOLE_NUMBER = re.compile(r"-?[0-9]+")
 T = TypeVar("T")
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 
@@ -216,12 +220,17 @@ def read_body(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - of the type th
     if not raw and route.is_body_optional:
         raw = b"{}"
     try:
-        return msgspec.json.decode(raw, type=route.body)
+        found = msgspec.json.decode(raw, type=route.body)
+        # Proxies and logs may take the first of two values, and msgspec takes the last.
+        json.loads(raw, object_pairs_hook=unique_pairs, parse_int=str, parse_float=str)
+    except RepeatedKeyError as error:
+        raise UsageError(error.key, None, "is given more than once", "give it once") from error
     except msgspec.ValidationError as error:
         raise _invalid(str(error), _decoded(raw)) from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         problem = "the body is not JSON" if raw else "there is no body"
         raise api_error(400, "unreadable-body", problem, "send a JSON object") from error
+    return found
 
 
 def read_query(route: Route, raw: bytes) -> Any:  # noqa: ANN401 - as above
@@ -246,6 +255,9 @@ def read_fields(kind: type[Fields], given: Mapping[str, list[str]]) -> Fields:
             raise UsageError(name, values, "is given more than once", "give it once")
         else:
             flat[name] = values[0]
+    for one in msgspec.structs.fields(kind):
+        if one.name in flat and not _is_list(one.type):
+            _require_literal(one.name, flat[one.name], _alternatives(one.type))
     try:
         return msgspec.convert(flat, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -329,6 +341,25 @@ def read_pairs(raw: bytes) -> dict[str, list[str]]:
     for name, value in pairs:
         found.setdefault(name, []).append(value)
     return found
+
+
+def _require_literal(name: str, text: str, kinds: frozenset[object]) -> None:
+    """Refuse what is read as a number or as nothing, and is neither: 1e2, null."""
+    if str in kinds:
+        return
+    if int in kinds and _WHOLE_NUMBER.fullmatch(text) is None:
+        raise UsageError(name, text, "is not a whole number", "give digits alone, or leave it out")
+    if text.lower() == "null":
+        raise UsageError(name, text, "is not a value here", "leave it out")
+
+
+def _alternatives(kind: object) -> frozenset[object]:
+    """Return the types of which a value may be one."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) not in (Union, UnionType):
+        return frozenset((kind,))
+    return frozenset().union(*(_alternatives(one) for one in get_args(kind)))
 
 
 def _is_list(kind: object) -> bool:
@@ -417,7 +448,9 @@ EVENT_STREAM = "text/event-stream"
 ANSWER_HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), usb=()",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",

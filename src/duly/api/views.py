@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from duly.app.demo_controls import DemoState
 from duly.client.alert_view import Alert, AlertChannel, AlertRule, AlertSilence, ChannelTest
+from duly.client.arguments import read_json_map
 from duly.client.attempt_view import Attempt, Line, Step
 from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot
 from duly.client.doubt_view import Check, Effect, InboxItem
@@ -97,6 +98,7 @@ __all__ = [
     "clock_name_and_offset",
     "moment_from",
     "read_jitter",
+    "read_json_map",
     "read_name",
     "read_overlap",
     "read_owner",

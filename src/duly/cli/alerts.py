@@ -15,7 +15,7 @@ from duly.cli.context import Target, open_app
 from duly.cli.output import print_empty_or_json, print_facts, print_json, print_line, print_table
 from duly.cli.times import read_local_moment
 from duly.client.alert_view import AlertChannel, AlertRule
-from duly.client.arguments import read_json_text
+from duly.client.arguments import read_json_map
 from duly.errors import UsageError
 from duly.timetable.instants import distance_text, utc_text
 
@@ -412,7 +412,7 @@ def add_channel(  # noqa: PLR0913 - options of a command
         What the kind needs, as a JSON map; a secret by reference:
         '{"url": {"secret": "env:DULY_SECRET_HOOK"}}'.
     """
-    told = None if options is None else read_json_text("options", options)
+    told = None if options is None else read_json_map("options", options)
     with open_app(target) as application:
         before = _find_channel(application, name)
         made = application.alerts.add_channel(name, kind, told, **said.terms())

@@ -18,8 +18,9 @@ from cyclopts import Parameter
 from duly.app import App
 from duly.app.loading import load_app
 from duly.cli.output import WIDE_VARIABLE, print_aside, print_line
-from duly.client.arguments import read_json_text
+from duly.client.arguments import read_json_map
 from duly.client.declarations import TypedTimetable, spoken_timetable
+from duly.client.json_values import RepeatedKeyError, unique_pairs
 from duly.client.tasks import BoundCall
 from duly.errors import UsageError
 from duly.remote.address import is_address, read_address
@@ -99,11 +100,7 @@ def read_arguments(options: ArgumentOptions) -> Mapping[str, Any]:
     """Read arguments; each may be given once."""
     found: dict[str, Any] = {}
     if options.arguments is not None:
-        whole = read_json_text("arguments", options.arguments)
-        if not isinstance(whole, dict):
-            remedy = "give a map of names to values, such as '{\"class_id\": 42}'"
-            raise UsageError("arguments", options.arguments, "is not a JSON map", remedy)
-        found |= whole
+        found |= read_json_map("arguments", options.arguments)
     for text in options.argument:
         key, separator, value = text.partition("=")
         if not (key and separator):
@@ -116,7 +113,9 @@ def read_arguments(options: ArgumentOptions) -> Mapping[str, Any]:
 
 def _value(text: str) -> Any:  # noqa: ANN401 - JSON values
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique_pairs)
+    except RepeatedKeyError as error:
+        raise UsageError("argument", text, str(error), "give each key once") from error
     except (ValueError, RecursionError):
         return text
 

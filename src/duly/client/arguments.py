@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -34,7 +35,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from duly.client.json_values import lower_first, plain_value
+from duly.client.json_values import lower_first, plain_value, unique_pairs
 from duly.client.run_view import Run
 from duly.domain.schedules import canonical_json
 from duly.domain.secret_refs import Secret, SecretReference, read_reference
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from duly.config import Settings
 
+    PairsHook = Callable[[list[tuple[str, Any]]], dict[str, Any]]
     Read = Callable[[str], dict[str, Any]]
 
 
@@ -258,7 +260,7 @@ class Signature:
 
     def read_json(self, text: str) -> dict[str, Any]:
         """Read stored arguments as JSON values that the types take; defaults fill in the rest."""
-        stored = read_json_text(self.task, text)
+        stored = _read_json_text(self.task, text)
         if not isinstance(stored, dict):
             raise UsageError(self.task, stored, "is not a map of arguments", "give one")
         return self.bind((), stored)
@@ -300,8 +302,8 @@ def write_arguments(
 
 
 def is_short(text: str, payload: Payload) -> bool:
-    """Say whether a text fits, if that can be seen without writing it out as bytes."""
-    return text.isascii() and len(text) <= payload.bytes_max
+    """Say whether a text fits, if that can be seen without a closer look."""
+    return text.isascii() and len(text) <= payload.bytes_max and _NUL_ESCAPE not in text
 
 
 def _simple_text(signature: Signature, arguments: Mapping[str, Any]) -> str | None:
@@ -351,6 +353,18 @@ _SIMPLE: Mapping[type, Callable[[Any], str]] = {
 }
 
 
+_NUL_ESCAPE = "\\u0000"
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""The escape itself, and not a backslash before the letters u0000."""
+
+
+def _refuse_nul(task: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse a character that databases, commands and headers do not carry."""
+    for name, value in arguments.items():
+        if _NUL.search(canonical_json({name: value})):
+            raise UsageError(f"{task}({name})", value, "holds a NUL character", "leave it out")
+
+
 def write_payload(task: str, arguments: Mapping[str, Any], payload: Payload) -> str:
     """Write JSON values as canonical text of bounded size."""
     remedy = "pass a reference (an id, a path) and let the task read the rest"
@@ -363,6 +377,8 @@ def write_payload(task: str, arguments: Mapping[str, Any], payload: Payload) -> 
     if size > payload.bytes_max:
         problem = f"is given {size:,} bytes, and {payload.bytes_max:,} is the most"
         raise UsageError("arguments", task, problem, remedy)
+    if _NUL_ESCAPE in text:
+        _refuse_nul(task, arguments)
     return text
 
 
@@ -420,10 +436,18 @@ def _check(field: str, given: object, value: object, kind: Any) -> None:  # noqa
         raise UsageError(field, given, problem, f"give {name}") from error
 
 
-def read_json_text(field: str, text: str) -> Any:  # noqa: ANN401 - JSON values
-    """Read JSON text that a person typed."""
+def read_json_map(field: str, text: str) -> dict[str, Any]:
+    """Read JSON text that a person typed and that must be a map, such as arguments by name."""
+    found = _read_json_text(field, text, unique_pairs)
+    if not isinstance(found, dict):
+        remedy = 'give a map of names to values, such as {"class_id": 42}'
+        raise UsageError(field, text, "is not an object", remedy)
+    return found
+
+
+def _read_json_text(field: str, text: str, hook: PairsHook | None = None) -> Any:  # noqa: ANN401 - JSON values
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=hook)
     except (ValueError, RecursionError) as error:
         remedy = 'give JSON such as {"class_id": 42}'
         raise UsageError(field, text, f"is not JSON ({error})", remedy) from error

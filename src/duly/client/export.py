@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from uuid import UUID
 
 from duly.client.caller import counted
+from duly.client.json_values import unique_pairs
 from duly.domain.ids import identity_text
 from duly.errors import Conflict, UsageError
 from duly.store.ports.transfer import (
@@ -139,7 +140,7 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
 def _document(line: bytes, name: str, number: int | None) -> dict[str, Any]:
     where = "its last line" if number is None else f"line {number}"
     try:
-        document = json.loads(line)
+        document = json.loads(line, object_pairs_hook=unique_pairs)
     except (ValueError, RecursionError) as error:
         problem = "is empty" if not line else f"is no export of promises: {where} is not JSON"
         raise UsageError("file", name, problem, _WHOLE) from error

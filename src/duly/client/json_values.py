@@ -7,7 +7,24 @@ from typing import Any
 
 import msgspec
 
-from duly.errors import UsageError
+from duly.errors import UsageError, shown
+
+
+class RepeatedKeyError(ValueError):
+    """JSON in which a map has a key twice: readers differ in which of the two they take."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"the key {shown(key)} is given twice")
+
+
+def unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a map of what JSON text says, as an `object_pairs_hook`; refuse a key given twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise RepeatedKeyError(next(name for name in names if names.count(name) > 1))
+    return found
 
 
 def plain_value(field: str, value: object, depth_max: int) -> Any:  # noqa: ANN401 - JSON values

@@ -15,6 +15,7 @@ from duly import DulyError, Misfire, NotFound, UsageError, default_zones, search
 from duly.api.views import (
     PRESETS,
     read_jitter,
+    read_json_map,
     read_name,
     read_overlap,
     read_owner,
@@ -188,25 +189,13 @@ def _name(text: str) -> str:
 def _call(app: App, form: ScheduleForm) -> BoundCall:
     if not form.task:
         raise UsageError("task", form.task, "is missing", "choose what is to be run")
-    arguments = read_arguments(form.arguments)
+    arguments = read_json_map("arguments", form.arguments or "{}")
     try:
         return app.call(form.task, arguments)
     except UsageError as error:
         raise UsageError("arguments", error.value, error.problem, error.remedy) from error
     except NotFound as error:
         raise UsageError("task", form.task, "is not known", error.remedy) from error
-
-
-def read_arguments(text: str) -> dict[str, Any]:
-    """Read arguments as JSON."""
-    remedy = 'write an object such as {"class_id": 42}'
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise UsageError("arguments", text[:80], f"is not JSON ({error})", remedy) from error
-    if not isinstance(found, dict):
-        raise UsageError("arguments", text[:80], "is not an object", remedy)
-    return found
 
 
 def _misfire(form: ScheduleForm) -> Misfire:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from duly import Conflict, UsageError
-from duly.api.views import CONFIRMED_ABOVE
+from duly.api.views import CONFIRMED_ABOVE, read_json_map
 from duly.web.charts import RunChain, make_chain
 from duly.web.formatting import ORIGINS, RUN_STATES, StateLabel, met_terms
 from duly.web.pages.overview import NOTICED, Noticed, find_noticed
@@ -194,7 +194,7 @@ def edit_run(asked: PageRequest) -> Redirect:
     """Give a dead run other arguments."""
     form: RunOrder = asked.form
     run = asked.app.runs.get(asked.path["run"])
-    arguments = _read_arguments(form.arguments)
+    arguments = read_json_map("arguments", form.arguments or "")
     asked.app.runs.edit(run.id, arguments, reason=form.reason)
     before = json.dumps(run.arguments, ensure_ascii=False)
     undo = Undo(
@@ -228,18 +228,6 @@ def _reason(form: RunOrder) -> str:
     if form.reason is None:
         raise UsageError("reason", None, "is missing", "say why: everybody will see it")
     return form.reason
-
-
-def _read_arguments(text: str | None) -> dict[str, Any]:
-    try:
-        found = json.loads(text or "")
-    except ValueError as error:
-        remedy = 'give an object, such as {"day": "2026-04-03"}'
-        raise UsageError("arguments", text, f"is not JSON: {error}", remedy) from None
-    if not isinstance(found, dict):
-        remedy = 'give an object, such as {"day": "2026-04-03"}'
-        raise UsageError("arguments", text, "is not an object", remedy)
-    return found
 
 
 def _order(verb: str, handler: Callable[[PageRequest], Redirect]) -> Page:
