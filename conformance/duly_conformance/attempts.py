@@ -594,9 +594,9 @@ class Ending:
     def test_what_is_given_back_is_queued_at_once(
         self, store: Store, clock: ManualClock, *, is_started: bool
     ) -> None:
-        """Nothing is lost, and nothing paid; unstarted it has no number."""
+        """Nothing is lost, and nothing paid; unstarted it has no number. An error is on record."""
         clock.advance(1)
-        how = ReturnedToQueue(Reason.SHUTDOWN, is_started=is_started)
+        how = ReturnedToQueue(Reason.SHUTDOWN, is_started=is_started, error="no module")
         record = ended(store, how)
 
         assert (RunState.QUEUED, None, None) == told(record)
@@ -607,10 +607,11 @@ class Ending:
             record.tries.charged,
         )
         (attempt,) = store.list_attempts(record.id)
-        assert (AttemptState.GIVEN_BACK, Reason.SHUTDOWN, number) == (
+        assert (AttemptState.GIVEN_BACK, Reason.SHUTDOWN, number, "no module") == (
             attempt.state,
             attempt.reason,
             attempt.number,
+            attempt.error,
         )
         (waiting,) = store.list_queues()
         assert (1, clock.now_us()) == (waiting.queued, waiting.oldest_at)
@@ -862,7 +863,7 @@ DONE = Succeeded('"paid"')
 def written(store: Store, worker: MemberId, claimed: ClaimedRun, text: str, **parts: Any) -> None:
     """Write something and end an attempt, together."""
     with store.transaction(SECOND_US) as lent:
-        store.add_runs(add_runs(new_run(None, text)), within=lent)
+        store.joined(lent).add_runs(add_runs(new_run(None, text)))
         store.finish_within(lent, worker, finish(claimed, DONE, **parts))
 
 
@@ -990,7 +991,7 @@ class FinishingWithin:
         with pytest.raises(LeaseLost, match="taken from this worker"):
             written(store, worker, claimed, "more")
         with pytest.raises(LeaseLost), store.transaction(SECOND_US) as lent:
-            store.add_runs(add_runs(new_run(None, "more")), within=lent)
+            store.joined(lent).add_runs(add_runs(new_run(None, "more")))
             with suppress(LeaseLost):
                 store.finish_within(lent, worker, finish(claimed, DONE))
 
@@ -1023,7 +1024,7 @@ class FinishingWithin:
         with store.transaction(SECOND_US) as lent:
             store.finish_within(lent, worker, finish(claimed, DONE))
             with pytest.raises(UsageError, match="takes nothing more"):
-                store.add_runs(add_runs(new_run(None, "more")), within=lent)
+                store.joined(lent).add_runs(add_runs(new_run(None, "more")))
 
         assert 0 == steps.queued(store)
         assert RunState.SUCCEEDED is work.get_run(store, claimed.run_id).state

@@ -306,6 +306,77 @@ def test_a_script_runs_everything_and_its_main_block_once(place: Place):
     assert [] == [one for one in place.app.status().members if one.is_alive]
 
 
+DJANGO = {
+    "manage.py": """
+import os, sys
+sys.path.append(os.path.join(os.path.dirname(__file__), "parts"))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
+from django.core.management import execute_from_command_line
+execute_from_command_line(sys.argv)
+""",
+    "shop/__init__.py": "",
+    "shop/settings.py": """
+INSTALLED_APPS = ["django.contrib.contenttypes", "orders"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+""",
+    "parts/orders/__init__.py": "",
+    "parts/orders/models.py": """
+from django.db import models
+class Order(models.Model):
+    paid = models.BooleanField(default=False)
+""",
+    "parts/orders/tasks.py": """
+import duly
+app = duly.App({url!r})
+once = duly.Retry(attempts=1)
+@app.task(kind="thread", retry=once)
+def in_worker() -> str:
+    from orders.models import Order
+    return Order.__name__
+@app.task(kind="process", retry=once)
+def in_process() -> str:
+    from orders.models import Order
+    return Order.__name__
+""",
+    "parts/orders/management/commands/run_duly.py": """
+from django.core.management.base import BaseCommand
+from orders.tasks import app, in_process, in_worker
+class Command(BaseCommand):
+    def handle(self, *arguments, **options):
+        app.enqueue_many([in_worker.bind(), in_process.bind()])
+        raise SystemExit(app.run())
+""",
+}
+
+
+@pytest.mark.thorough
+@ON_A_FILE
+def test_a_management_command_of_django_runs_everything(place: Place):
+    """Workers and processes of tasks find its settings, models and folders, wherever it starts."""
+    for name, text in DJANGO.items():
+        file = place.folder / "site" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text.replace("{url!r}", repr(place.url)), encoding="utf-8")
+    with (place.folder / "django.log").open("wb") as log:
+        program = subprocess.Popen(
+            bound(sys.executable, str(place.folder / "site" / "manage.py"), "run_duly"),
+            cwd=place.folder,
+            env={**os.environ, "PYTHONPATH": TREE, "DULY_PORT": "0"},
+            stderr=log,
+        )
+    try:
+        runs = wait_until("the runs are there", place.app.runs.list)
+        for run in runs:
+            place.wait_for(run.id, "succeeded")
+        program.send_signal(signal.SIGINT)
+
+        assert 0 == program.wait(LIMIT_SECONDS)
+    finally:
+        program.kill()
+        program.wait()
+    assert {"in_worker", "in_process"} == {run.task for run in runs}
+
+
 @pytest.mark.thorough
 @ON_A_FILE
 def test_everything_runs_in_one_place_for_development(place: Place):

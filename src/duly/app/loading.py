@@ -2,13 +2,18 @@
 
 A program is named module:attribute, or path.py:attribute for a script. A script that is loaded is
 not run: the block under `if __name__ == "__main__"` stays where it is.
+
+Where $DJANGO_SETTINGS_MODULE is set, Django is set up before the program is imported, as manage.py
+does it: models can't be imported otherwise.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 _PLACE_LENGTH_MAX = 500
 _REMEDY = "give module:attribute, such as tasks:app for `app = duly.App()` in tasks.py"
 _SUFFIX = ".py"
+_DJANGO_VARIABLE = "DJANGO_SETTINGS_MODULE"
 
 
 def load_app(place: str) -> App:
@@ -32,6 +38,10 @@ def load_app(place: str) -> App:
     module_name, separator, attribute = place.rpartition(":")
     if not (separator and module_name and attribute):
         raise UsageError("app", place, "names no attribute of a module", _REMEDY)
+    _search_first(Path.cwd())
+    if module_name.endswith(_SUFFIX):
+        _search_first(Path(module_name).resolve().parent)
+    _set_up_django(place)
     try:
         found: object = _load(module_name)
         for name in attribute.split("."):
@@ -66,14 +76,14 @@ def place_of(app: App) -> str:
     raise UsageError("app", app.name, problem, remedy)
 
 
-def search_folder(app: App) -> Path | None:
-    """Return the folder from which another process can import an application's package."""
-    module = sys.modules.get(place_of(app).rpartition(":")[0])
-    file = getattr(module, "__file__", None)
-    if module is None or file is None:
-        return None  # found by its path, wherever it is looked for
-    depth = module.__name__.count(".") + (Path(file).name == "__init__.py")
-    return Path(file).resolve().parents[depth]
+def search_path() -> str:
+    """Return the $PYTHONPATH with which another process can import what this one can."""
+    installed = {Path(path) for path in sysconfig.get_paths().values()}
+    library = Path(sysconfig.get_path("stdlib"))
+    folders = dict.fromkeys(Path(entry).absolute() for entry in sys.path)
+    # The same interpreter has these already; programs that tasks start may have another one.
+    own = [one for one in folders if one not in installed and library.parent not in one.parents]
+    return os.pathsep.join(map(str, own))
 
 
 def _place_of(module: ModuleType) -> str | None:
@@ -90,8 +100,25 @@ def _place_of(module: ModuleType) -> str | None:
 def _load(name: str) -> ModuleType:
     if name.endswith(_SUFFIX):
         return _load_script(Path(name).resolve())
-    _search_first(Path.cwd())
     return import_module(name)
+
+
+def _set_up_django(place: str) -> None:
+    """Load the settings and models of a Django project, unless its own program has done so."""
+    settings = os.environ.get(_DJANGO_VARIABLE)
+    if not settings or find_spec("django") is None:
+        return
+    try:
+        models = import_module("django.apps").apps
+        if not (models.ready or models.loading):
+            import_module("django").setup()
+    except Exception as error:
+        problem = (
+            f"can't be loaded: Django can't be set up with {settings}"
+            f" ({type(error).__name__}: {error})"
+        )
+        remedy = f"try python -m django check; unset ${_DJANGO_VARIABLE} if it needs no Django"
+        raise UsageError("app", place, problem, remedy) from error
 
 
 def _load_script(path: Path) -> ModuleType:
@@ -99,7 +126,6 @@ def _load_script(path: Path) -> ModuleType:
     name = path.stem
     if name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier():
         name = f"duly_app_{abs(hash(path))}"
-    _search_first(path.parent)
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise FileNotFoundError(f"there is no program at {path}")

@@ -35,7 +35,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from duly.app.application import PermittedTasks
-from duly.app.loading import place_of, search_folder
+from duly.app.loading import place_of, search_path
 from duly.app.stores import require_shared
 from duly.app.tracing import begin_tracing
 from duly.client.parameters import read_queue
@@ -67,7 +67,6 @@ from duly.timetable.instants import duration_microseconds, duration_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import timedelta
-    from pathlib import Path
     from types import FrameType
     from uuid import UUID
 
@@ -522,7 +521,7 @@ def run_app(app: App, options: WorkerOptions | None = None) -> int:
     if not logging.getLogger().handlers:
         # As `duly dev` tells it; found by name, since a command stands above an application.
         begin_tracing("dispatcher", app)
-        crew = build_services(place, options, "--log-runs", "--quiet", folder=search_folder(app))
+        crew = build_services(place, options, "--log-runs", "--quiet", path=search_path())
         telling: Any = import_module("duly.cli.services")
         status: int = telling.run_plainly(app, crew)
         return status
@@ -532,7 +531,7 @@ def run_app(app: App, options: WorkerOptions | None = None) -> int:
     logger.info("running %s; Ctrl-C ends it", app.url)
     begin_tracing("dispatcher", app)
     voice = OutputListener(telemetry=LogTelemetry(logger))
-    crew = build_services(place, options, "--log-runs", folder=search_folder(app))
+    crew = build_services(place, options, "--log-runs", path=search_path())
     with _console(app, logger):
         return run_all(app, crew, voice)
 
@@ -553,12 +552,11 @@ def _console(app: App, logger: logging.Logger) -> Iterator[None]:
 
 
 def build_services(
-    place: str, options: WorkerOptions, *more: str, folder: Path | None = None
+    place: str, options: WorkerOptions, *more: str, path: str | None = None
 ) -> Services:
-    """Return the worker processes of an application, which is found from a folder."""
+    """Return the worker processes of an application; `path` is their $PYTHONPATH."""
     command = (sys.executable, "-m", "duly", "worker", "--no-supervisor", f"--app={place}")
-    paths = [str(folder or ""), os.environ.get("PYTHONPATH", "")]
-    env = {} if folder is None else {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    env = {} if path is None else {"PYTHONPATH": path}
     argv = (*command, *options.arguments(), *more)
     return Services(argv=argv, processes=options.processes, env=env)
 
@@ -576,10 +574,13 @@ def _executor(kind: TaskKind, app: App, options: WorkerOptions) -> Executor:
 
             return ThreadExecutor(options.slots)
         case TaskKind.PROCESS:
+            from duly.app.task_process import ARGV, process_variables, require_loadable
             from duly.engine.executors.process_executor import ProcessExecutor, ProcessSettings
 
-            argv = (sys.executable, "-m", "duly.app.task_process")
-            return ProcessExecutor(SystemClock(), ProcessSettings(argv=argv, app=place_of(app)))
+            place = place_of(app)
+            require_loadable(place)
+            started = ProcessSettings(argv=ARGV, app=place, env=process_variables())
+            return ProcessExecutor(SystemClock(), started)
         case TaskKind.COMMAND:
             from duly.engine.executors.command_executor import CommandExecutor, CommandSettings
 

@@ -144,6 +144,8 @@ class ReturnedToQueue:
     reason: Reason
     is_started: bool
     after_us: int = 0
+    error: str | None = None
+    """What keeps its worker from going on with it, where that is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +264,7 @@ def _concluded(  # noqa: C901, PLR0911 - one case for each end
             return _free(Reason.SNOOZED, _waiting(attempted, end.after_us), is_started=True)
         case ReturnedToQueue():
             back: Next = RetryLater(end.after_us) if end.after_us else Requeue()
-            return _free(end.reason, back, is_started=end.is_started)
+            return _free(end.reason, back, is_started=end.is_started, error=end.error)
         case CancelledEnd():
             close = Close(RunState.CANCELLED, Reason.CANCELLED)
             return _conclusion(AttemptState.CANCELLED, Reason.CANCELLED, end.error, close)
@@ -337,11 +339,11 @@ def _conclusion(
     )
 
 
-def _free(reason: Reason, after: Next, *, is_started: bool) -> Conclusion:
+def _free(reason: Reason, after: Next, *, is_started: bool, error: str | None = None) -> Conclusion:
     return Conclusion(
         attempt_state=AttemptState.GIVEN_BACK,
         reason=reason,
-        error=None,
+        error=error,
         is_started=is_started,
         is_charged=False,
         next=after,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from duly.app.loading import load_app
 from duly.app.services import WorkerOptions, read_allowed, read_queues
 from duly.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TASKS = """
 import duly
@@ -24,9 +22,9 @@ held = type("Held", (), {"app": app})
 def send() -> None: ...
 
 if __name__ == "__main__":
-    from duly.app.loading import place_of, search_folder
+    from duly.app.loading import place_of, search_path
     print(place_of(app))
-    print(search_folder(app))
+    print(search_path())
 """
 
 
@@ -81,8 +79,8 @@ def test_a_script_knows_where_another_process_finds_it(tmp_path: Path):
     (tmp_path / "tasks.py").write_text(TASKS)
     place = f"{tmp_path.resolve() / 'tasks.py'}:app"
 
-    assert [place, "None"] == said_by(tmp_path, "tasks.py")
-    assert [place, "None"] == said_by(tmp_path, "-m", "tasks")
+    assert place == said_by(tmp_path, "tasks.py")[0]
+    assert place == said_by(tmp_path, "-m", "tasks")[0]
 
 
 def test_a_module_of_a_package_is_found_by_its_name(tmp_path: Path):
@@ -93,16 +91,89 @@ def test_a_module_of_a_package_is_found_by_its_name(tmp_path: Path):
     other = tmp_path / "start.py"
     other.write_text(
         "from shop.tasks import app\n"
-        "from duly.app.loading import place_of, search_folder\n"
+        "from duly.app.loading import place_of, search_path\n"
         "if __name__ == '__main__':\n"
         "    del globals()['app']\n"
         "    import shop.tasks\n"
         "    print(place_of(shop.tasks.app))\n"
-        "    print(search_folder(shop.tasks.app))\n"
+        "    print(search_path())\n"
     )
+    place, path = said_by(tmp_path, "start.py")
 
     assert "shop.tasks:app" == said_by(tmp_path, "-m", "shop.tasks")[0]
-    assert ["shop.tasks:app", str(tmp_path.resolve())] == said_by(tmp_path, "start.py")
+    assert "shop.tasks:app" == place
+    assert str(tmp_path.resolve()) == path.split(os.pathsep)[0]
+
+
+def test_another_process_imports_from_each_folder_but_those_of_the_interpreter(tmp_path: Path):
+    """A program that a task starts may have another interpreter, with a library of its own."""
+    (tmp_path / "parts").mkdir()
+    program = tmp_path / "start.py"
+    program.write_text(
+        "import sys\nsys.path.append('parts')\n"
+        "from duly.app.loading import search_path\nprint(search_path())\n"
+    )
+    folders = said_by(tmp_path, "start.py")[0].split(os.pathsep)
+    library = Path(os.__file__).parent
+
+    assert folders[0] == str(tmp_path.resolve())
+    assert folders[-1] == str(tmp_path.resolve() / "parts")
+    assert [] == [one for one in folders if library in (Path(one), *Path(one).parents)]
+
+
+def test_a_worker_whose_process_tasks_can_t_be_imported_refuses_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The application was imported here, in a program that had prepared for it."""
+    script = tmp_path / "prepared.py"
+    script.write_text(
+        f"import os\nos.environ['PREPARED']\n{TASKS}\n"
+        "@app.task(kind='process')\ndef report() -> None: ...\n"
+    )
+    monkeypatch.setenv("PREPARED", "1")
+    app = load_app(f"{script}:app")
+    monkeypatch.delenv("PREPARED")
+
+    with pytest.raises(UsageError, match=r"in a process of its own \(.*KeyError: 'PREPARED'"):
+        app.worker()
+
+
+DJANGO_TASKS = """
+from django.contrib.contenttypes.models import ContentType
+import duly
+app = duly.App("memory:")
+@app.task
+def count() -> str:
+    return ContentType.__name__
+"""
+
+
+def loaded_under_django(folder: Path, settings: str) -> subprocess.CompletedProcess[str]:
+    (folder / "tasks.py").write_text(DJANGO_TASKS)
+    (folder / "shop_settings.py").write_text("INSTALLED_APPS = ['django.contrib.contenttypes']\n")
+    load = "from duly.app.loading import load_app; print(load_app('tasks:app').tasks.names())"
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", load],
+        cwd=folder,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": settings},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_program_that_imports_models_is_loaded_with_django_set_up(tmp_path: Path):
+    ended = loaded_under_django(tmp_path, "shop_settings")
+
+    assert ("['count']", "") == (ended.stdout.strip(), ended.stderr)
+
+
+def test_settings_of_django_that_can_t_be_imported_are_named(tmp_path: Path):
+    ended = loaded_under_django(tmp_path, "no_such_settings")
+
+    assert "Django can't be set up with no_such_settings" in ended.stderr
+    assert "unset $DJANGO_SETTINGS_MODULE" in ended.stderr
 
 
 def test_an_application_that_no_program_holds_is_refused(tmp_path: Path):

@@ -16,10 +16,19 @@ import pytest
 
 from duly.app.task_process import load_catalogue
 from duly.clock import SystemClock
-from duly.domain.enums import Origin
+from duly.domain.enums import AttemptState, Origin
 from duly.domain.ids import identity_text
-from duly.domain.outcomes import CancelledEnd, Failed, GaveUp, Snoozed, Succeeded
-from duly.domain.runs import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, Progress, Reason
+from duly.domain.outcomes import (
+    AttemptFacts,
+    CancelledEnd,
+    Failed,
+    GaveUp,
+    RetryLater,
+    Snoozed,
+    Succeeded,
+    conclude,
+)
+from duly.domain.runs import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, Progress, Reason, TaskPolicy
 from duly.engine.executors.process_child import (
     claimed_from_json,
     claimed_to_json,
@@ -28,7 +37,11 @@ from duly.engine.executors.process_child import (
     read_word,
     written,
 )
-from duly.engine.executors.process_executor import ProcessExecutor, ProcessSettings
+from duly.engine.executors.process_executor import (
+    UNLOADABLE_AFTER_US,
+    ProcessExecutor,
+    ProcessSettings,
+)
 from tests.engine.executors.attempt import LIMIT_SECONDS, Attempt, LookedAt, claimed_run
 from tests.forked_commands import bound, is_running
 from tests.waiting import comes_true, read_line
@@ -299,15 +312,26 @@ def test_closing_leaves_no_process_behind(begin, executor):
     assert comes_true(lambda: not is_running(grandchild))
 
 
-def test_an_application_that_can_t_be_loaded_fails_the_attempt(catalogue):
-    executor = ProcessExecutor(SystemClock(), ProcessSettings(argv=ARGV, app="no_such:app"))
+OTHER_PLACE = f"{Path(__file__).parents[2] / 'system' / 'worker_tasks.py'}:app"
+
+
+@pytest.mark.parametrize("place", ["no_such:app", OTHER_PLACE], ids=["no program", "no such task"])
+def test_a_run_whose_code_can_t_be_imported_is_put_off_and_charged_nothing(catalogue, place: str):
+    """As while a deployment goes on. It is put off longer each time; the error is on record."""
+    executor = ProcessExecutor(SystemClock(), ProcessSettings(argv=ARGV, app=place))
     attempt = Attempt(catalogue.find("add"), claimed_run("add"))
     executor.start(attempt)
     end = attempt.wait_end()
     executor.close()
+    facts = AttemptFacts(
+        run_id=attempt.claimed.run_id, policy=TaskPolicy(), tries=attempt.claimed.tries, now=6
+    )
+    concluded = conclude(end, facts)
 
-    assert isinstance(end, Failed)
-    assert "no_such" in end.error
+    assert not attempt.begun.is_set()
+    assert (AttemptState.GIVEN_BACK, False) == (concluded.attempt_state, concluded.is_charged)
+    assert RetryLater(UNLOADABLE_AFTER_US << 5) == concluded.next
+    assert ("no_such" if place == "no_such:app" else "has no task 'add'") in concluded.error
 
 
 def test_a_program_that_can_t_be_started_fails_the_attempt(catalogue):

@@ -34,7 +34,7 @@ from duly.domain.verification import ITEMS_MAX, NOTHING, ItemReport, read_expect
 from duly.engine.executors.child_process import LineReader
 from duly.engine.executors.executor import called
 from duly.engine.executors.process_guard import die_with, limit_memory
-from duly.engine.executors.results import bounded_line, error_text, fitted
+from duly.engine.executors.results import bounded, bounded_line, error_text, fitted
 from duly.engine.executors.task_output import Redactor, task_logging
 from duly.errors import LeaseLost, SchemaMismatch, StoreError, StoreUnavailable, UsageError
 from duly.store.ports.execution import ClaimedRun
@@ -156,7 +156,11 @@ def serve(load: Callable[[str], TaskCatalogue]) -> None:
     for pipe in (read_from, write_to):
         os.set_inheritable(pipe, False)  # noqa: FBT003 - as the library has it
     threading.Thread(target=_hear, args=(read_from, live, orders), daemon=True).start()
-    end = _carry_out(orders.get(), load, live)
+    order = orders.get()
+    runnable = _find(order, load, live)
+    if runnable is None:
+        return
+    end = _carry_out(order, runnable, live)
     # What the program does on its way out is its own; the worker gives it a moment.
     live.say({"say": "ended", "end": end_to_json(live.shown(end))})
 
@@ -183,17 +187,24 @@ def _detach_forks(live: ChildRunContext) -> None:
     os.register_at_fork(before=hold, after_in_parent=release, after_in_child=detach)
 
 
-def _carry_out(
+def _find(
     order: dict[str, Any], load: Callable[[str], TaskCatalogue], live: ChildRunContext
-) -> End:
-    claimed = claimed_from_json(order["run"])
+) -> Runnable | None:
+    """Find the task's code; say so if it can't be had here: that is no fault of the run."""
+    task = order["run"]["record"]["call"]["task"]
     try:
-        runnable = load(order["app"]).find(claimed.task)
+        runnable = load(order["app"]).find(task)
     except BaseException as error:  # noqa: BLE001 - importing runs anybody's code
-        return Failed(f"the application can't be loaded in its process: {error_text(error)}")
+        problem = f"the application can't be loaded in its process: {error_text(error)}"
+        live.say({"say": "unloadable", "problem": bounded(problem)})
+        return None
     if runnable is None:
-        problem = f"{order['app']} has no task {claimed.task!r}"
-        return Failed(problem, Reason.UNKNOWN_TASK)
+        live.say({"say": "unloadable", "problem": f"{order['app']} has no task {task!r}"})
+    return runnable
+
+
+def _carry_out(order: dict[str, Any], runnable: Runnable, live: ChildRunContext) -> End:
+    claimed = claimed_from_json(order["run"])
     limit_memory(order["memory_bytes"])
     work = _ChildWork(claimed, runnable, live, live.say, _span_of(order["trace"]))
     with task_logging():
@@ -368,7 +379,7 @@ class ChildRunContext:
             return  # two who write to one pipe would cut into each other's words
         left = written(word)
         with self._lock:
-            self.is_over = self.is_over or word["say"] == "ended"
+            self.is_over = self.is_over or word["say"] in ("ended", "unloadable")
             while left:
                 left = left[os.write(self._write_to, left) :]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from duly.domain.outcomes import CancelledEnd, Failed
+from duly.domain.outcomes import CancelledEnd, Failed, ReturnedToQueue
 from duly.domain.runs import Progress, Reason
 from duly.domain.tasks import OUTPUT_BYTES_DEFAULT, ProcessPlan
 from duly.engine.executors.child_process import (
@@ -46,6 +46,11 @@ if TYPE_CHECKING:
 
 LINGER_US = 5 * 1_000_000
 """How long a process may go on after it has said how its task ended: to tidy up, not to work."""
+UNLOADABLE_AFTER_US = 5 * 1_000_000
+"""How long a run is put off whose code its process can't load, as while a deployment goes on: at
+first, doubling each time"""
+UNLOADABLE_DOUBLINGS_MAX = 6
+"""so often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,10 +200,21 @@ class _Attempt:
                 live.write(str(word["level"]), str(word["text"]))
             case "ended":
                 self._end = end_from_json(word["end"])
+            case "unloadable":
+                self._end = self._put_off(str(word["problem"]))
             case other if "id" in word:
                 self._answer(word, partial(self._asked, str(other), word))
             case other:
                 raise ValueError(f"{other!r} is not a word")
+
+    def _put_off(self, problem: str) -> End:
+        """Return how an attempt ends whose process does not find its code: it never began."""
+        tries = self.work.claimed.tries
+        # A claim without a start leaves the attempt's number: so often it was put off before.
+        doubled = UNLOADABLE_AFTER_US << min(tries.fence - tries.attempt, UNLOADABLE_DOUBLINGS_MAX)
+        return ReturnedToQueue(
+            Reason.NOT_STARTED, is_started=False, after_us=doubled, error=problem
+        )
 
     def _asked(self, what: str, word: dict[str, Any]) -> object:
         """Do what the code over there waits for."""

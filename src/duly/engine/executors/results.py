@@ -23,6 +23,7 @@ from duly.domain.outcomes import (
     Failed,
     GaveUp,
     GiveUp,
+    ReturnedToQueue,
     Snooze,
     Snoozed,
     Succeeded,
@@ -120,7 +121,11 @@ def fitted(end: End) -> End:
             return Snoozed(fitted_wait(end.after_us))
         case GaveUp():
             return replace(end, error=bounded(storable(end.error)))
-        case TimedOut(error=str(error)) | CancelledEnd(error=str(error)):
+        case (
+            TimedOut(error=str(error))
+            | CancelledEnd(error=str(error))
+            | ReturnedToQueue(error=str(error))
+        ):
             return replace(end, error=bounded(storable(error)))
         case _:
             return end

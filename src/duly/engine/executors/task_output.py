@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from urllib.parse import quote, quote_plus, unquote
 
 from duly.domain.ids import identity_text
-from duly.domain.outcomes import CancelledEnd, Failed, GaveUp, Succeeded, TimedOut
+from duly.domain.outcomes import (
+    CancelledEnd,
+    Failed,
+    GaveUp,
+    ReturnedToQueue,
+    Succeeded,
+    TimedOut,
+)
 from duly.domain.runs import attempt_name
 from duly.domain.schedules import canonical_json
 from duly.engine.executors.results import storable
@@ -122,7 +129,11 @@ class Redactor:
                 return Succeeded(self._hide_in_json(result))
             case Failed() | GaveUp():
                 return replace(end, error=self.hide(end.error))
-            case TimedOut(error=str(error)) | CancelledEnd(error=str(error)):
+            case (
+                TimedOut(error=str(error))
+                | CancelledEnd(error=str(error))
+                | ReturnedToQueue(error=str(error))
+            ):
                 return replace(end, error=self.hide(error))
             case _:
                 return end
