@@ -97,6 +97,22 @@ def test_an_alert_is_raised_once_and_resolved_once():
     assert [(NoticeKind.RESOLVED, "log"), (NoticeKind.RESOLVED, "mail")] == record.told[2:]
 
 
+def test_the_text_of_an_open_alert_follows_the_facts_and_is_told_once():
+    """Not how long it has been so: that alone is not worth a write."""
+    record = Record(standards())
+    looks = [
+        condition(summary="3 runs died", evidence={"died": 3}),
+        condition(summary="3 runs died, a while ago", evidence={"died": 3}),
+        condition(summary="200 runs died", evidence={"died": 200}),
+    ]
+    steps = [record.look(now, one) for now, one in enumerate(looks)]
+
+    assert [[AlertTransition.RAISED], [], [AlertTransition.UPDATED]] == steps
+    (alert,) = record.alerts.values()
+    assert ("200 runs died", {"died": 200}) == (alert.summary, alert.evidence)
+    assert 2 == len(record.told)
+
+
 @each_row(
     ("seconds", "expected"),
     [

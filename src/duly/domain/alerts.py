@@ -7,7 +7,8 @@ recorded alerts and returns what changes:
     nothing ──seen──▶ pending ──held long enough──▶ open ──gone long enough──▶ resolved
                          └─────gone: forgotten          └──back in time: as it was
 
-An alert is raised once for as long as its condition holds, and resolves itself. A condition that
+An alert is raised once for as long as its condition holds, and resolves itself. While it is open,
+its text and evidence follow what detectors see; no further notice is sent. A condition that
 comes and goes within `clear_for` is one alert and not many. An alert whose subject was not examined
 stays as it was.
 
@@ -26,6 +27,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, NewType
 
+from duly.domain.schedules import canonical_json
 from duly.timetable.instants import DAY, HOUR, SECOND_US
 
 if TYPE_CHECKING:
@@ -257,6 +259,8 @@ class AlertTransition(StrEnum):
     GONE = "gone"
     """Its condition is not seen; if that stays so, it is resolved."""
     BACK = "back"
+    UPDATED = "updated"
+    """Its facts have changed: its text is that of the last look. No channel is notified again."""
     RESOLVED = "resolved"
 
 
@@ -338,21 +342,26 @@ def _go_on(
             return AlertChange(step=AlertTransition.NOTED, alert=replace(alert, seen_at=now))
         if now - alert.seen_at < rule.hold_us:
             return None
-        newest = replace(
-            alert,
-            severity=rule.severity,
-            rule=rule.name,
-            summary=condition.summary,
-            remedy=condition.remedy,
-            evidence=condition.evidence,
-        )
+        newest = replace(_updated(alert, condition), severity=rule.severity, rule=rule.name)
         return _raise(newest, rule, standards, now)
-    late = _tell_late(alert, standards, now)
-    if alert.gone_at is None:
-        return late
+    # The text tells how long something has been so: only other facts are worth a write.
+    has_changed = canonical_json(condition.evidence) != canonical_json(alert.evidence)
+    newest = replace(_updated(alert, condition), gone_at=None)
+    late = _tell_late(newest, standards, now)
     if late is not None:
-        return replace(late, alert=replace(late.alert, gone_at=None))
-    return AlertChange(step=AlertTransition.BACK, alert=replace(alert, gone_at=None))
+        return late
+    if alert.gone_at is not None:
+        return AlertChange(step=AlertTransition.BACK, alert=newest)
+    return AlertChange(step=AlertTransition.UPDATED, alert=newest) if has_changed else None
+
+
+def _updated(alert: AlertRecord, condition: Condition) -> AlertRecord:
+    return replace(
+        alert,
+        summary=condition.summary,
+        remedy=condition.remedy,
+        evidence=condition.evidence,
+    )
 
 
 def _raise(alert: AlertRecord, rule: Rule, standards: AlertPolicy, now: int) -> AlertChange:
