@@ -68,6 +68,11 @@ def test_due_work_without_a_worker_is_degraded(place: Workplace, store: SqliteSt
         unserved.json["work"]["is_well"],
     )
     assert "no worker serves it: start duly worker --queue mail" in unserved.json["findings"][0]
+    resting = PlayedWorker(store)
+    place.duly("worker", "quarantine", str(resting.member), "--reason", "it smokes")
+    (finding,) = place.duly("status", "--json").json["findings"]
+    assert f"the one worker that serves it, {resting.member}, is in quarantine" in finding
+    assert f"duly worker release {resting.member}, or start duly worker --queue mail" in finding
 
 
 def test_what_somebody_paused_and_what_is_dead_is_noted_and_not_degraded(

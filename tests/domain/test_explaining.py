@@ -134,6 +134,19 @@ CASES = [
         "no living worker serves the queue mail",
     ),
     (
+        ExplanationCause.NO_WORKER_FOR_QUEUE,
+        facts(workers=[replace(WORKER, id=7, standing="quarantined")]),
+        "no worker claims from the queue mail: the one worker that serves it, 7, is in quarantine.",
+    ),
+    (
+        ExplanationCause.NO_WORKER_FOR_QUEUE,
+        facts(
+            workers=[replace(WORKER, id=number, standing="draining") for number in (7, 8)]
+            + [replace(WORKER, queues=("reports",))]
+        ),
+        "the 2 workers that serve it are out of service: 2 draining.",
+    ),
+    (
         ExplanationCause.NO_WORKER_FOR_TASK,
         facts(is_served=False),
         "no living worker has the code of the task report",

@@ -100,6 +100,8 @@ def _lives(members: Sequence[Member], kind: MemberKind) -> list[MemberPresence]:
             free=max(one.slots - one.leaked - one.running, 0),
             slots=one.slots,
             queues=one.queues,
+            id=one.id,
+            standing=None if one.standing is None else str(one.standing),
         )
         for one in members
         if one.kind is kind

@@ -16,6 +16,7 @@ from duly.client.alert_view import OpenAlerts, count_open
 from duly.domain.alert_rules import AlertKind, Severity
 from duly.domain.alerts import AlertState
 from duly.domain.enums import ScheduleStatus
+from duly.domain.explain import out_of_service
 from duly.domain.runs import TASK_GONE
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.store.derived_queries import Reach, read_signs
@@ -177,14 +178,17 @@ def work_findings(found: Status, queues: Sequence[Queue]) -> list[Finding]:
         if not queue.queued or queue.is_paused or _serving(workers, queue.name):
             continue
         waiting = f"{_runs(queue.queued)} in queue {queue.name}, {_age(queue, found.now)}"
-        if workers:
-            remedy = f"start duly worker --queue {quote(queue.name)}"
-            problems.append(
-                Finding("queue-without-worker", f"{waiting}, and no worker serves it", remedy)
-            )
-        else:
-            problem = f"{waiting}, and no worker is alive"
-            problems.append(Finding("queue-without-worker", problem, "start duly worker"))
+        resting = {
+            one.id: one.standing
+            for one in workers
+            if one.standing is not None and (not one.queues or queue.name in one.queues)
+        }
+        why, remedy = "no worker is alive", "start duly worker"
+        if resting:
+            why, remedy = out_of_service(queue.name, resting)
+        elif workers:
+            why, remedy = "no worker serves it", f"start duly worker --queue {quote(queue.name)}"
+        problems.append(Finding("queue-without-worker", f"{waiting}, and {why}", remedy))
     if found.running and not living(found, "dispatcher") and not workers:
         runs = "1 run is" if found.running == 1 else f"{found.running:,} runs are"
         problem = f"{runs} held by workers that are gone, and nobody takes them back"
@@ -347,11 +351,11 @@ class MemberStatus:
     renewed_at: datetime
     expires_at: datetime
     skew: timedelta
+    """How far its clock is ahead of the store's; negative if behind."""
     tzdata: str
     leases: int
     """How many lanes of shards it owns."""
     slots: int = 0
-    """How far its clock is ahead of the store's; negative if behind."""
     """Of a worker: how many runs it can execute at a time."""
     leaked: int = 0
     """Slots that a thread has taken with it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from shlex import quote
@@ -15,7 +16,7 @@ from duly.domain.schedules import tenant_option
 from duly.timetable.instants import UNITS_US, from_microseconds, iso_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from duly.domain.runs import AttemptRecord, RunRecord
 
@@ -75,6 +76,9 @@ class MemberPresence:
     slots: int = 0
     queues: tuple[str, ...] = ()
     """Of a worker: those it serves; empty for all."""
+    id: int = 0
+    standing: str | None = None
+    """Of a worker that was taken out of service: `draining` or `quarantined`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +213,23 @@ def serving_lines(lives: Sequence[MemberPresence]) -> tuple[tuple[str, str], ...
 
 def _busy_text(life: MemberPresence) -> str:
     served = ", ".join(life.queues) or "every queue"
-    return f"{life.name}, {life.slots - life.free} of {life.slots} slots busy, {served}"
+    standing = f", {life.standing}" if life.standing else ""
+    return f"{life.name}, {life.slots - life.free} of {life.slots} slots busy, {served}{standing}"
+
+
+def out_of_service(queue: str, workers: Mapping[int, str]) -> tuple[str, str]:
+    """Say that a queue has workers which claim nothing, and what to do.
+
+    `workers` maps the number of each to its standing: `draining` or `quarantined`.
+    """
+    first, standing = min(workers.items())
+    state = {"quarantined": "in quarantine"}.get(standing, standing)
+    why = f"the one worker that serves it, {first}, is {state}"
+    if len(workers) > 1:
+        counts = Counter(workers.values())
+        parts = ", ".join(f"{count:,} {standing}" for standing, count in sorted(counts.items()))
+        why = f"the {len(workers):,} workers that serve it are out of service: {parts}"
+    return why, f"duly worker release {first}, or start duly worker --queue {quote(queue)}"
 
 
 def claim_lines(claim: AttemptRecord, now: int) -> tuple[tuple[str, str], ...]:
@@ -536,10 +556,6 @@ def _command_word(which: str) -> str:
     return quote(which.partition(" ")[0])
 
 
-SILENT_US = 9 * 1_000_000
-"""Three heartbeats: one that is late is no news, a worker that misses several is in trouble."""
-
-
 def unfired(facts: RunFacts, due_at: int, what: str) -> Explanation:
     """Explain a timer that is pending: not due, or nobody fires it."""
     due = ("due", moment_text(due_at))
@@ -590,6 +606,16 @@ def queued(facts: RunFacts) -> Explanation:
             remedy="start duly worker",
         )
     serving = [one for one in living if not one.queues or run.call.queue in one.queues]
+    resting = {one.id: one.standing for one in serving if one.standing is not None}
+    serving = [one for one in serving if one.standing is None]
+    if resting and not serving:
+        why, remedy = out_of_service(run.call.queue, resting)
+        return Explanation(
+            cause=ExplanationCause.NO_WORKER_FOR_QUEUE,
+            sentence=f"{queued}, and no worker claims from the queue {run.call.queue}: {why}.",
+            evidence=(*evidence, *serving_lines(living)),
+            remedy=remedy,
+        )
     if not serving:
         return Explanation(
             cause=ExplanationCause.NO_WORKER_FOR_QUEUE,
@@ -648,7 +674,7 @@ def running(facts: RunFacts) -> Explanation:
     claim = facts.attempts[-1] if facts.attempts else None
     evidence = () if claim is None else claim_lines(claim, facts.now)
     silent_us = 0 if claim is None else facts.now - (claim.heartbeat_at or claim.claimed_at)
-    if silent_us > SILENT_US:
+    if claim is not None and claim.state is AttemptState.HEARTBEAT_STALE:
         return Explanation(
             cause=ExplanationCause.WORKER_SILENT,
             sentence=f"Its worker has been silent for {span_text(silent_us)}; when its lease has"

@@ -24,9 +24,10 @@ from duly.domain.quotas import OWNER_GONE
 from duly.domain.runs import RECEIVER_GONE, TASK_GONE, TaskPolicy
 from duly.domain.schedule_changes import decide_pause, decide_resume
 from duly.domain.schedules import TENANT_DEFAULT
-from duly.store.ports.dispatch import Renew
+from duly.store.ports.dispatch import Renew, WorkerStatus
 from duly.store.ports.effects import ResolveAmbiguousRun
 from duly.store.ports.execution import Report
+from duly.store.ports.operations import OrderWorker
 from duly.store.sqlite import SqliteStore
 from duly.timetable.interval import every
 from duly_conformance import kit, steps
@@ -142,15 +143,20 @@ def test_nobody_who_fires_is_told_once_and_not_for_each_promise(guard):
     assert [] == guard.subjects("late-run")
 
 
-@pytest.mark.parametrize("who", ["nobody", "another queue", "idle"])
+@pytest.mark.parametrize("who", ["nobody", "another queue", "in quarantine", "idle"])
 def test_a_queue_of_which_nothing_is_begun_is_told_of(guard, who):
     """No executions, though workers may be alive."""
     if who != "nobody":
-        worker(guard, queues=("else",) if who == "another queue" else ())
+        queues = ("else",) if who == "another queue" else ()
+        member = worker(guard, queues=queues, host="attic")
+    if who == "in quarantine":
+        rests = OrderWorker(worker=member, standing=WorkerStatus.QUARANTINED, actor=ADA)
+        guard.store.order_worker(rests)
     steps.queue(guard.store, queue="mail")
 
     raised(guard, AlertKind.NO_EXECUTIONS, "queue mail")
     words = {"nobody": "no worker is alive", "another queue": "no worker serves it"}
+    words |= {"in quarantine": "is in quarantine"}
     assert words.get(who, "although workers serve it") in guard.alerts()[0].summary
 
     steps.take(guard.store, worker(guard))
@@ -259,6 +265,11 @@ def test_new_dead_letters_are_told_of_by_task(guard):
 
     raised(guard, AlertKind.DEAD_LETTERS, "task remind")
     assert ("acme", 2) == (guard.alerts()[0].tenant, guard.alerts()[0].evidence["died"])
+    for name in "cde":
+        steps.make_dead(guard.store, name, tenant="acme")
+    guard.look(1)
+    assert guard.alerts()[0].summary.startswith("5 runs of task remind died")
+    assert ["raised"] == [one.change for one in guard.channel.notices if one.kind == "dead-letters"]
     resolved(guard, AlertKind.DEAD_LETTERS, "task remind")
 
 
