@@ -389,9 +389,12 @@ def _error_of(said: End | None) -> str | None:
 
 
 def _with_trace(end: TimedOut, said: End | None) -> TimedOut:
-    """Return an end by time-out together with where its code was when it was stopped."""
+    """Return an end by time-out together with where its code was when it was stopped.
+
+    The last line of an error says what went wrong.
+    """
     error = _error_of(said)
-    return end if error is None else replace(end, error=bounded(f"{end.error}\n{error}"))
+    return end if error is None else replace(end, error=bounded(f"{error}\n{end.error}"))
 
 
 FAR = 1 << 62
