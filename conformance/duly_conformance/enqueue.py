@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from duly.domain.audit import instant_text
 from duly.domain.enums import Origin, RunState
 from duly.domain.ids import identity_text
 from duly.domain.schedules import TENANT_DEFAULT
@@ -192,7 +193,13 @@ class AddingRuns:
             entry.tenant,
             entry.actor,
         )
-        assert {"count": 12, "ids": [identity_text(run.id) for run in runs[:10]]} == entry.after
+        expected = {
+            "count": 12,
+            "ids": [identity_text(run.id) for run in runs[:10]],
+            "tasks": ["remind"],
+            "first_due_at": instant_text(runs[0].due_at),
+        }
+        assert (None, expected) == (entry.before, entry.after)
 
     def test_an_order_without_a_key_is_audited_by_its_id_and_only_once(self, store: Store) -> None:
         """INV-17: asking again changes nothing, so there is nothing to record."""

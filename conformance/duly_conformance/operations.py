@@ -322,6 +322,9 @@ class Queues:
         assert ([], ()) == (store.list_queues(), store.status().paused_queues)
         actions = [(entry.action, entry.subject, entry.actor) for entry in steps.audit(store)]
         assert [("queue.resumed", "mail", ADA), ("queue.paused", "mail", ADA)] == actions
+        told = [(entry.before, entry.after) for entry in steps.audit(store)]
+        paused, opened = {"status": "paused"}, {"status": "open"}
+        assert [(paused, opened), (opened, paused)] == told
 
 
 def run_in(store: Store, place: str) -> RunId:

@@ -325,9 +325,8 @@ def changed_limit_subject(scope: str, before: Limit | None, after: Limit | None)
 
 def reset_breaker_subject(destination: str, before: Breaker) -> AuditSubject:
     """Return what is told of a destination that a person takes for well."""
-    return AuditSubject(
-        name=destination, before={"state": str(before.state), "failed": before.failed}
-    )
+    told = {"state": str(before.state), "failed": before.failed}
+    return AuditSubject(name=destination, before=told, after={"state": "closed", "failed": 0})
 
 
 def unknown_destination(destination: str) -> NotFound:

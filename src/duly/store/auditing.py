@@ -51,6 +51,13 @@ def created_subject(record: ScheduleRecord) -> AuditSubject:
     )
 
 
+def queue_subject(name: str, *, is_paused: bool) -> AuditSubject:
+    """Return what is told of a queue that was paused or resumed; the entry has the reason."""
+    states = {"status": "open"}, {"status": "paused"}
+    before, after = states if is_paused else states[::-1]
+    return AuditSubject(name=name, before=dict(before), after=dict(after))
+
+
 def changed_subject(old: ScheduleRecord, changed: ScheduleRecord) -> AuditSubject:
     """Return what is told of a schedule that was changed."""
     return AuditSubject(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from duly.domain.audit import instant_text
 from duly.domain.enums import Origin, ScheduleStatus, SkipReason
 from duly.domain.fire_planning import ScheduleVersion, Skip, count_between
 from duly.domain.ids import identity_text, shard_of
@@ -208,15 +209,21 @@ def added_by_hand(command: AddRuns, added: Sequence[AddedRun]) -> AddedByHand | 
     if command.actor.source == LIBRARY:
         return None
     made = [
-        new
+        (new, one)
         for new, one in zip(command.runs, added, strict=True)
         if one.is_new and new.origin is not Origin.MANUAL
     ]
     if not made:
         return None
-    ids = [identity_text(new.id) for new in made]
-    after = {"count": len(made), "ids": ids[:IDS_MAX]}
-    return AddedByHand(made[0].tenant, made[0].key or ids[0], made[0].id, after)
+    ids = [identity_text(new.id) for new, _ in made]
+    first = made[0][0]
+    after = {
+        "count": len(made),
+        "ids": ids[:IDS_MAX],
+        "tasks": sorted({new.call.task for new, _ in made})[:IDS_MAX],
+        "first_due_at": instant_text(min(one.due_at for _, one in made)),
+    }
+    return AddedByHand(first.tenant, first.key or ids[0], first.id, after)
 
 
 def key_taken(key: str) -> Conflict:

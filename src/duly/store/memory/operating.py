@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import AuditSubject
 from duly.domain.enums import RunState
 from duly.domain.policies import GateEntryOutcome
-from duly.store.auditing import edited_subject, ordered_subject
+from duly.store.auditing import edited_subject, ordered_subject, queue_subject
 from duly.store.gates import FREE, comer_again
 from duly.store.memory.attempts import call_of
 from duly.store.memory.delayed import cancel_delayed
@@ -159,7 +158,7 @@ def pause_queue(journal: Journal, name: str, actor: Actor) -> None:
         return
     row = PausedQueue(journal.now, actor.name, actor.reason)
     journal.insert(journal.tables.paused_queues, name, row)
-    journal.record_about(actor, "queue.paused", AuditSubject(name=name))
+    journal.record_about(actor, "queue.paused", queue_subject(name, is_paused=True))
 
 
 def resume_queue(journal: Journal, name: str, actor: Actor) -> None:
@@ -168,7 +167,7 @@ def resume_queue(journal: Journal, name: str, actor: Actor) -> None:
         return
     journal.remove(journal.tables.paused_queues, name)
     journal.wakes.add(MemberKind.WORKER)
-    journal.record_about(actor, "queue.resumed", AuditSubject(name=name))
+    journal.record_about(actor, "queue.resumed", queue_subject(name, is_paused=False))
 
 
 def list_queues(journal: Journal) -> list[QueueRecord]:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from psycopg import errors
 
-from duly.domain.audit import AuditSubject
 from duly.domain.enums import RunState
 from duly.domain.policies import GateEntryOutcome
 from duly.domain.runs import AttemptCounts, Reason
 from duly.store import records
-from duly.store.auditing import edited_subject, ordered_subject
+from duly.store.auditing import edited_subject, ordered_subject, queue_subject
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.ports.operations import Ordered, QueueRecord
 from duly.store.ports.schedules import CancelDelayed
@@ -265,14 +264,14 @@ def edit_run(work: Work, command: EditRun) -> RunRecord:
 def pause_queue(work: Work, name: str, actor: Actor) -> None:
     """Hand out nothing from a queue."""
     if work.session.rows(PAUSE_QUEUE, (name, work.now, actor.name, actor.reason)):
-        work.record(actor, "queue.paused", AuditSubject(name=name))
+        work.record(actor, "queue.paused", queue_subject(name, is_paused=True))
 
 
 def resume_queue(work: Work, name: str, actor: Actor) -> None:
     """Hand out again."""
     if work.session.rows(RESUME_QUEUE, (name,)):
         work.has_orders = True
-        work.record(actor, "queue.resumed", AuditSubject(name=name))
+        work.record(actor, "queue.resumed", queue_subject(name, is_paused=False))
 
 
 def list_queues(session: Session) -> list[QueueRecord]:

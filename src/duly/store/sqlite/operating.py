@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duly.domain.audit import AuditSubject
 from duly.domain.enums import RunState
 from duly.domain.policies import GateEntryOutcome
 from duly.domain.runs import Reason
-from duly.store.auditing import edited_subject, ordered_subject
+from duly.store.auditing import edited_subject, ordered_subject, queue_subject
 from duly.store.gates import FREE, comer_again
 from duly.store.gathering import LANE_OFFSETS, share_of
 from duly.store.ports.operations import Ordered, QueueRecord
@@ -151,13 +150,13 @@ def pause_queue(work: Work, name: str, actor: Actor) -> None:
     """Hand out nothing from a queue."""
     row = (name, work.now, actor.name, actor.reason)
     if work.connection.execute(PAUSE_QUEUE, row).fetchall():
-        work.record(actor, "queue.paused", AuditSubject(name=name))
+        work.record(actor, "queue.paused", queue_subject(name, is_paused=True))
 
 
 def resume_queue(work: Work, name: str, actor: Actor) -> None:
     """Hand out again."""
     if work.connection.execute(RESUME_QUEUE, (name,)).fetchall():
-        work.record(actor, "queue.resumed", AuditSubject(name=name))
+        work.record(actor, "queue.resumed", queue_subject(name, is_paused=False))
         work.has_orders = True
 
 
