@@ -234,3 +234,44 @@ def test_triggering_and_skipping_are_told_apart(place: Workplace):
     assert [(skipped["skipped_for"], "skipped"), (skipped["next_for"], "pending")] == [
         (one["scheduled_for"], one["verdict"]) for one in ledger[:2]
     ]
+
+
+def test_a_schedule_is_made_with_a_validity(place: Workplace):
+    """Days count whole, in the rule's zone; a bound that is not given again stays."""
+    made = place.duly(
+        *("schedule", "create", "term", "--task", "nightly_report", "--when", "every day at 9"),
+        *("--tz", "Europe/Berlin", "--from", "2099-09-01", "--until", "2100-06-30", "--json"),
+    )
+    assert 0 == made.status, made.err
+    assert "2099-09-01T07:00:00Z" == made.json["next_for"]
+    timetable = made.json["timetable"]
+    assert ("between-dates", "2099-09-01", "2100-06-30") == (
+        timetable["kind"],
+        timetable["start"],
+        timetable["end"],
+    )
+
+    place.duly("schedule", "edit", "term", "--when", "every day at 10", "--until", "2100-07-31")
+    edited = place.duly("schedule", "show", "term", "--json").json["timetable"]
+    assert ("2099-09-01", "2100-07-31") == (edited["start"], edited["end"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--from", "2100-01-02", "--until", "2100-01-01"), "until: '2100-01-01'"),
+        (("--from", "2100-01-02", "--until", "2100-02-01T09:00Z"), "is no date"),
+        (("--until", "some day"), "until: 'some day'"),
+        (("--until", "2001-01-01"), "has no occurrence in the future"),
+    ],
+)
+def test_a_validity_that_can_not_be_is_refused_by_its_option(
+    place: Workplace, options: tuple[str, ...], says: str
+):
+    refused = place.duly(
+        "schedule", "create", "term", "--task", "nightly_report", "--when", "1h", *options
+    )
+
+    assert (2, "") == (refused.status, refused.out)
+    assert says in refused.err
+    assert 3 == place.duly("schedule", "show", "term").status

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from difflib import get_close_matches
 from typing import Annotated, Any, cast
 
@@ -18,15 +18,18 @@ from cyclopts import Parameter
 from duly.app import App
 from duly.app.loading import load_app
 from duly.cli.output import WIDE_VARIABLE, print_aside, print_line
+from duly.cli.times import read_moment
 from duly.client.arguments import read_json_map
 from duly.client.declarations import TypedTimetable, spoken_timetable
 from duly.client.json_values import RepeatedKeyError, unique_pairs
 from duly.client.tasks import BoundCall
+from duly.clock import SystemClock
 from duly.errors import UsageError
 from duly.remote.address import is_address, read_address
 from duly.timetable.business_calendar import read_calendar
-from duly.timetable.combinators import zone_of
+from duly.timetable.combinators import Between, BetweenDates, zone_of
 from duly.timetable.cron import Cron
+from duly.timetable.instants import as_day
 from duly.timetable.language.detect import local_date, recognise
 from duly.timetable.local_time import Fold, Gap
 from duly.timetable.monthly import BUSINESS_DAY, Monthly
@@ -153,12 +156,16 @@ class RuleOptions:
     """Whose business days count: a country (US), one of its states (DE-BY), an exchange (XNYS)."""
     dtstart: str | None = None
     """Where an RRULE starts counting; today unless given."""
+    start: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None
+    """From when on it is valid: a date, whose day counts whole, or an instant."""
+    end: Annotated[str | None, Parameter(name="--until", allow_leading_hyphen=True)] = None
+    """Until when it is valid, that included: a date, whose day counts whole, or an instant."""
 
     @property
     def is_given(self) -> bool:
         """Whether any of them is."""
         parts = (self.when, self.tz, self.gap, self.fold, self.calendar, self.dtstart)
-        return any(part is not None for part in parts)
+        return any(part is not None for part in (*parts, self.start, self.end))
 
 
 def read_rule(
@@ -184,17 +191,41 @@ def read_rule(
     refuse_idle(given, timetable)
     if options.calendar is not None:
         timetable = with_calendar(timetable, options.calendar, tz)
-    return timetable
+    return _bounded(timetable, options, tz, current)
+
+
+def _bounded(
+    timetable: Timetable, options: RuleOptions, tz: str, current: Timetable | None
+) -> Timetable:
+    """Limit a rule to its validity; a bound that is not given is that of the current rule."""
+    start, end = (
+        None if text is None else _bound(field, text, tz)
+        for field, text in (("from", options.start), ("until", options.end))
+    )
+    if isinstance(current, (Between, BetweenDates)):
+        start, end = start or current.start, end or current.end
+    if start is None and end is None:
+        return timetable
+    try:
+        return timetable.between(start, end, tz=tz)
+    except UsageError as error:
+        field = {"start": "from", "end": "until"}.get(error.field, error.field)
+        raise UsageError(field, error.value, error.problem, error.remedy) from error
+
+
+def _bound(field: str, text: str, tz: str) -> date | datetime:
+    return as_day(text) or read_moment(text, tz, SystemClock(), field)
 
 
 def edited_rule(current: Timetable, options: RuleOptions, name: str, now: datetime) -> Timetable:
     """Read an edit of a rule: a new one, or the old one in another zone or by other policies."""
     if options.when is not None:
         return read_rule(options, name, now, current)
-    if options.dtstart is not None or options.calendar is not None:
-        field = "dtstart" if options.dtstart is not None else "calendar"
-        remedy = "give the whole rule with --when as well"
-        raise UsageError(field, getattr(options, field), "can't be changed alone", remedy)
+    whole = {"dtstart": options.dtstart, "calendar": options.calendar}
+    for field, value in (whole | {"from": options.start, "until": options.end}).items():
+        if value is not None:
+            remedy = "give the whole rule with --when as well"
+            raise UsageError(field, value, "can't be changed alone", remedy)
     refuse_idle({"gap": options.gap, "fold": options.fold}, current)
     if options.tz is not None and zone_of(current) is None:
         problem = f"says nothing about {current.describe()!r}"
