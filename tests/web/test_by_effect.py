@@ -11,7 +11,9 @@ from uuid import UUID
 
 import duly
 from duly import cron, every
-from duly.domain.runs import Progress
+from duly.domain.enums import Overlap
+from duly.domain.outcomes import Failed
+from duly.domain.runs import Progress, Reason
 from duly.engine.manual_clock import ManualClock
 from duly.store.memory import MemoryStore
 from duly.store.ports.dispatch import Renew
@@ -189,3 +191,35 @@ def test_the_fleet_tells_slots_the_oldest_attempt_and_who_has_not_advanced_for_l
     assert [[], [first, second], [second, first]] == stuck
     assert "draining" in drained
     assert "Release" in drained
+
+
+def test_a_schedule_tells_what_is_at_work_what_waits_and_what_went_wrong():
+    """As its vitals do: heartbeat and progress apart, the queue's delay, failures by kind."""
+    clock = ManualClock(to_microseconds(NOW))
+    store = MemoryStore(clock)
+    with duly.App(store=store, clock=clock) as app, Visitor(app, clock=clock) as visitor:
+        visitor.enter()
+        record = steps.create(store, "nightly", timetable=every("1m"), overlap=Overlap.ALLOW)
+        page = f"/schedules/{UUID(bytes=record.id)}"
+        quiet = visitor.get(page).text
+        worker = work.join_worker(store, ttl_us=60 * MINUTE_US)
+        record = steps.fire_due(store, clock, record)
+        failed = Failed("ValueError: no such class", Reason.NOT_RETRYABLE, is_retryable=False)
+        work.end(store, worker, work.take_one(store, worker), failed)
+        record = steps.fire_due(store, clock, record)
+        held = work.take_one(store, worker)
+        store.report(worker, [Report(hold=held.hold, started_at=clock.now_us())])
+        store.report(worker, [Report(hold=held.hold, progress=Progress(3, 40))])
+        steps.fire_due(store, clock, record)
+        clock.advance(2 * MINUTE_US)
+        told = visitor.get(page).text
+
+    assert ("At work" in quiet, "What went wrong" in quiet) == (False, False)
+    at_work = part(told, 'id="work-title"')
+    assert "3 of 40" in at_work
+    assert str(UUID(bytes=held.record.id)) in told.partition('id="work-title"')[2]
+    wrong = part(told, 'id="failures-title"')
+    assert "not-retryable" in wrong
+    assert "ValueError" in wrong
+    queue = words(told).partition("Waits in a queue")[2][:40]
+    assert queue.startswith(" 1, the first for 2 m"), queue

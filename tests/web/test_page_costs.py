@@ -41,9 +41,10 @@ CALLS_MAX = {
     "overview": 33,
     # Also looks for who needs somebody; what it finds is kept for the table below, too.
     "timeline": 33,
-    "schedule": 37,
+    # With its vitals, and what backfills made or owe beside the rule.
+    "schedule": 49,
     "run": 51,
-    "proof": 28,
+    "proof": 30,
     "edit_schedule": 26,
     "duplicate_schedule": 26,
 }

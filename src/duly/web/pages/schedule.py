@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from duly import App, Run, Schedule, Timetable
-    from duly.api.views import HistoryEntry, Occurrence
+    from duly.api.views import HistoryEntry, Occurrence, VitalSigns
 
 
 _LEFT_OUT = frozenset({"version", "generation", "next_due", "held_for", "reason", "resume_missed"})
@@ -543,6 +543,7 @@ class ScheduleModel:
     looked_at: int | None
     """Of so many of the newest runs; None if these are all there are."""
     ledger: Ledger
+    vitals: VitalSigns
     calendar: Calendar
     policies: tuple[Policy, ...]
     history: tuple[ChangeEntry, ...]
@@ -574,6 +575,7 @@ def show_schedule(asked: PageRequest) -> Rendered:
         open_runs=sum(one.state in OPEN_STATES for one in runs),
         looked_at=len(runs) if len(runs) >= RUNS_LOOKED_AT else None,
         ledger=read_ledger(LedgerPage(app, schedule, runs), asked.now, until),
+        vitals=app.vitals.of_schedule(schedule.id),
         calendar=run_calendar(runs, zone or asked.clocks.mine or "UTC", asked.now),
         policies=effective_policies(schedule),
         history=tuple(map(history_entry, app.schedules.history(schedule.id, limit=HISTORY_SHOWN))),
