@@ -56,24 +56,24 @@ def _never_open(breaker, run, now, probe_us):
 
 def _reset_by_a_loss(breaker, ends, now):
     folded = ORIGINAL_FOLD(breaker, ends, now)
-    if any(is_answered is None for _, is_answered in ends):
+    if any(end.is_answered is None for end in ends):
         return replace(folded, succeeded=0, failed=0)
     return folded
 
 
-def _lost_probe_kept(breaker, run, now, *, is_success):
-    if is_success is None:
+def _lost_probe_kept(breaker, end, now):
+    if end.is_answered is None:
         return breaker
-    return probed(breaker, run, now, is_success=is_success)
+    return probed(breaker, end, now)
 
 
-def _closed_by_any_probe(breaker, run, now, *, is_success):
+def _closed_by_any_probe(breaker, end, now):
     return Breaker(counted_from=now, epoch=breaker.epoch)
 
 
-def _paused_no_longer(breaker, run, now, *, is_success):
-    after = probed(breaker, run, now, is_success=is_success)
-    if is_success is False:
+def _paused_no_longer(breaker, end, now):
+    after = probed(breaker, end, now)
+    if end.is_answered is False:
         return replace(after, retry_at=now + breaker.pause_us, pause_us=breaker.pause_us)
     return after
 

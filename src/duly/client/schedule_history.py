@@ -15,7 +15,7 @@ from uuid import UUID
 
 from duly.client.parameters import read_limit, run_label
 from duly.domain.backfill import BackfillOccurrenceKind, BackfillSpan, BackfillStatus, rest_of
-from duly.domain.enums import Origin, RunState, ScheduleStatus
+from duly.domain.enums import RunState, ScheduleStatus
 from duly.domain.ids import ScheduleId, is_occurrence_id
 from duly.domain.missing_occurrences import ExpectedOccurrenceKind, MissingCause, expect
 from duly.domain.runs import OccurrenceStatusKind
@@ -30,6 +30,7 @@ from duly.store.ports.queries import (
     RunFilter,
     ScheduleSnapshot,
 )
+from duly.store.rulings import OCCURRENCE_ORIGINS
 from duly.timetable.combinators import zone_of
 from duly.timetable.instants import from_microseconds, iso_utc, to_microseconds
 
@@ -251,7 +252,7 @@ def _instants_of_runs(
     command = RunFilter(
         tenant=record.tenant,
         schedule_id=record.id,
-        origins=frozenset((Origin.SCHEDULE, Origin.CATCH_UP, Origin.BACKFILL)),
+        origins=OCCURRENCE_ORIGINS,
         since=span[0],
         until=span[1],
     )
