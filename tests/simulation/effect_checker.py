@@ -38,6 +38,7 @@ EFFECTS_MAX = 100
 SPOKEN = frozenset((Reason.SNOOZED, Reason.ASKED, Reason.GAVE_UP))
 """Ends by which the code itself says what becomes of its run."""
 TO_END = frozenset((RunState.BLOCKED, RunState.QUEUED, RunState.RUNNING, RunState.RETRYING))
+OPEN = TO_END | {RunState.AMBIGUOUS}
 
 
 @dataclass(eq=False, slots=True)
@@ -205,13 +206,14 @@ class EffectChecker:
         if command.choice in (Choice.RETRY, Choice.RESUME):
             if command.choice is Choice.RETRY:
                 note.checkpoints.clear()
-            self._take_as(note.line, dict(command.effects))
+            self._take_as(note.line, dict(command.effects), otherwise=False)
             note.begin_anew(executed.at)
             return
         done = RunState.SUCCEEDED if command.is_done else RunState.FAILED
         note.state = done if command.choice is Choice.RECONCILE else RunState.SKIPPED
-        if command.choice is Choice.RECONCILE and command.effects:
-            self._take_as(note.line, dict(command.effects))
+        if command.choice is Choice.RECONCILE:
+            otherwise = True if command.is_done else None
+            self._take_as(note.line, dict(command.effects), otherwise=otherwise)
         self._close(note, executed.at)
 
     def add_verdict(self, executed: Executed) -> None:
@@ -226,9 +228,10 @@ class EffectChecker:
         self._work.counts[f"found: {command.finding}"] += 1
         if command.finding is Finding.PRESENT:
             note.state = RunState.SUCCEEDED
+            self._take_as(note.line, {}, otherwise=True)
             self._close(note, executed.at)
         elif command.finding is Finding.ABSENT:
-            self._take_as(note.line, {})
+            self._take_as(note.line, {}, otherwise=False)
             note.begin_anew(executed.at)
 
     def rerun_run(self, executed: Executed) -> None:
@@ -241,6 +244,9 @@ class EffectChecker:
         old = self._work.runs.get(command.id, RunNote(command.id, state=RunState.CANCELLED))
         if old.state in TO_END or (old.state is RunState.AMBIGUOUS and not command.is_repair):
             raise Violation(f"INV-6: a run that is {old.state} was run beside itself")
+        if command.is_repair:
+            self._see_repair(old)
+            self._take_as(old.line, dict(command.effects), otherwise=None)
         if old.state is RunState.AMBIGUOUS:
             old.state = RunState.FAILED
             self._close(old, executed.at)
@@ -250,6 +256,11 @@ class EffectChecker:
             raise Violation("INV-7: a repair does not say what it repairs")
         self._work.order(note, executed.at)
         self._work.counts["repairs" if command.is_repair else "reruns"] += 1
+
+    def _see_repair(self, old: RunNote) -> None:
+        others = (one for one in self._work.runs.values() if one is not old)
+        if any(one.line == old.line and one.state in OPEN for one in others):
+            raise Violation("E3: a run was repaired beside another one of its line that is open")
 
     def _doubtful(self, run_id: RunId, what: str) -> RunNote:
         note = self._work.runs[run_id]
@@ -261,13 +272,15 @@ class EffectChecker:
         if self._work.gates is not None:
             self._work.gates.give_back(note, now)
 
-    def _take_as(self, line: RunId, known: dict[str, bool]) -> None:
+    def _take_as(self, line: RunId, known: dict[str, bool], *, otherwise: bool | None) -> None:
+        """Take unknown effects as they are named, and others as said; None leaves them unknown."""
         for place, entry in list(self._entries.items()):
             if place[0] != line or entry.state is not EffectState.UNKNOWN:
                 continue
-            if known.get(place[1], False):
+            is_done = known.get(place[1], otherwise)
+            if is_done:
                 entry.state = EffectState.DONE
-            else:
+            elif is_done is not None:
                 del self._entries[place]
                 self._allowed[place] += 1
 

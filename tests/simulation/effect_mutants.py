@@ -189,12 +189,24 @@ def _repaired_beside_its_doubt(journal, record, state, reason):
         ORIGINAL_CLOSE(journal, record, state, reason)
 
 
+def _left_unknown(journal, run_id, settled):
+    """Leaves in the ledger as unknown what was settled."""
+
+
+def _beside_the_open(record, other):
+    """Lets a repair go beside another run that shares the ledger."""
+
+
 ORIGINAL_FINISH_WITHIN = execution.finish_within
 ORIGINAL_DOUBT_TO_SETTLE = effect_rulings.doubt_to_settle
 ORIGINAL_FOLLOW_UP = follow_up
 ORIGINAL_CLOSE = doubts._close  # noqa: SLF001 - inside
 
 EFFECT_MUTANTS = (
+    Mutant(
+        "what was settled stays unknown", patch=patched(doubts, "settle_effects", _left_unknown)
+    ),
+    Mutant("a repair beside a repair", patch=patched(doubts, "refuse_open_line", _beside_the_open)),
     Mutant("permission after the effect", patch=patched(client_effects, "once", _effect_first)),
     Mutant(
         "permission that nobody wrote down",
@@ -202,6 +214,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "an unknown effect is permitted to an unsafe task",
+        shows_in=1,
         patch=patched(effects, "may_repeat", _granted_to_all),
     ),
     Mutant("what is done is permitted", patch=patched(effects, "may_repeat", _done_once_more)),

@@ -17,6 +17,7 @@ from tests.simulation.recipe import SECOND
 from tests.simulation.users import TENANT
 
 if TYPE_CHECKING:
+    from duly.domain.ids import RunId
     from tests.simulation.effecting import Outside
     from tests.simulation.nodes import Node
     from tests.simulation.recipe import Recipe
@@ -33,8 +34,10 @@ REPEATED = frozenset(
 class Repeater:
     """One who has runs done once more, or what is left of them, while others settle the same."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, outside: Outside) -> None:
         self._draws = recipe.stream("repeater")
+        self._known = recipe.stream("what the repeater knows")
+        self._outside = outside
         self._actor = Actor("repeater", "simulation")
         self._has_gates = recipe.has_policies
 
@@ -59,12 +62,16 @@ class Repeater:
             return
         chosen = self._draws.choice(free)
         node.wait(self._draws.choice((0, 1000, SECOND)))
+        new_id = ordered_run_id("rerun", chosen.scheduled_for, self._draws.randbytes(16))
+        is_repair = self._draws.random() < 0.6
         order = Rerun(
             tenant=TENANT,
             id=chosen.id,
-            new_id=ordered_run_id("rerun", chosen.scheduled_for, self._draws.randbytes(16)),
+            new_id=new_id,
             actor=self._actor,
-            is_repair=self._draws.random() < 0.6,
+            is_repair=is_repair,
+            fence=chosen.tries.fence,
+            effects=self._seen_of(chosen.id) if is_repair else {},
         )
         for _ in range(TRIES_MAX):
             try:
@@ -72,6 +79,12 @@ class Repeater:
             except StoreUnavailable:
                 continue
             return
+
+    def _seen_of(self, run_id: RunId) -> dict[str, bool]:
+        """Say of some effects whether they have happened."""
+        if self._known.random() < 0.5:
+            return {}
+        return {key: self._outside.has_happened(run_id, key) for key in KEYS if key}
 
 
 class Reconciler:

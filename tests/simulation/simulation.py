@@ -151,7 +151,7 @@ def play(world: World, observer: Observer, alerts: AlertChecker | None = None) -
         for number in range(RECONCILERS):
             reconciler = Reconciler(recipe, number, observer.outside)
             users.append(Node(world, f"r{number}", reconciler.live))
-        users.append(Node(world, "r9", Repeater(recipe).live))
+        users.append(Node(world, "r9", Repeater(recipe, observer.outside).live))
     watchers = []
     if alerts is not None:
         programs = [watching(recipe, number, alerts) for number in range(recipe.watchers)]

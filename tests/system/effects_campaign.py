@@ -351,7 +351,7 @@ class EffectsCampaign:
             case "skip":
                 inbox.skip(run.id, reason=reason)
             case "repair":
-                inbox.rerun(run.id, repair=True, reason=reason, confirm=run.id)
+                inbox.rerun(run.id, repair=True, reason=reason, effects=truth, confirm=run.id)
             case "retry" | "resume":
                 order = inbox.retry if choice == "retry" else inbox.resume
                 order(run.id, reason=reason, effects=truth, confirm=run.id)

@@ -27,7 +27,7 @@ from duly_conformance.effects import (
     taken,
     verdict,
 )
-from duly_conformance.kit import HOUR_US, SECOND_US, finish
+from duly_conformance.kit import HOUR_US, SECOND_US, finish, order_runs
 from tests.postgres.proxy import Proxy
 from tests.store.postgres.turnstile import LIMIT_S
 
@@ -158,12 +158,12 @@ def test_two_threads_that_ask_for_one_effect_are_permitted_one(store, watch):
     assert [1] == [one.tries for one in store.list_effects(claimed.run_id, 10)]
 
 
-def test_two_repairs_of_a_line_are_not_both_permitted_an_effect(store, watch):
+def test_two_runs_of_a_line_are_not_both_permitted_an_effect(store, watch):
     """What one of them intends at this moment, the other may not."""
     worker, claimed = taken(store)
-    work.end(store, worker, claimed, Succeeded())
-    for text in ("one", "two"):
-        rerun(store, claimed.run_id, text, is_repair=True)
+    work.end(store, worker, claimed, work.FATAL)
+    rerun(store, claimed.run_id, is_repair=True)
+    assert [True] == [one.is_done for one in store.retry_runs(order_runs(claimed.run_id))]
     one, two = work.take(store, worker)
     hold_at(watch, "duly.effects")
     first = watch.start(lambda: begin(store, worker, one))
@@ -376,6 +376,25 @@ def test_a_rerun_that_is_ordered_twice_is_made_once(store, watch, *, is_in_doubt
 
     assert first.result(LIMIT_S) == second.result(LIMIT_S)
     assert 1 == len(steps.audit(store, action="run.rerun"))
+    assert 1 == steps.queued(store)
+    assert [] == store.check()
+
+
+def test_of_two_repairs_of_a_line_at_once_one_is_refused(store, watch):
+    """Though each repairs another run of it: neither sees what the other has not committed."""
+    worker, claimed = taken(store)
+    work.end(store, worker, claimed, Succeeded())
+    repaired = rerun(store, claimed.run_id, "zero", is_repair=True)
+    work.end(store, worker, work.take_one(store, worker), Succeeded())
+    hold_at(watch, "duly.runs")
+    first = watch.start(lambda: rerun(store, claimed.run_id, "one", is_repair=True))
+    assert watch.stands_at_the_turnstile()
+    second = watch.start(lambda: rerun(store, repaired.id, "two", is_repair=True))
+    assert watch.is_blocked()
+    watch.open_turnstile()
+
+    assert RunState.QUEUED is first.result(LIMIT_S).state
+    assert Conflict is outcome_of(second)
     assert 1 == steps.queued(store)
     assert [] == store.check()
 
