@@ -24,6 +24,7 @@ Each has a `code` that stays as it is: programs, problem documents and docs name
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any, ClassVar
 
 VALUE_SHOWN_MAX = 120
@@ -273,6 +274,17 @@ def require_text(field: str, value: object, length_max: int) -> None:
         raise UsageError(field, value, "holds a NUL character", "leave it out")
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise UsageError(field, value, "holds half a character", "give text that UTF-8 can write")
+
+
+def read_text(field: str, value: object, length_max: int) -> str:
+    """Read a name: composed as Unicode's NFC has it, so that what looks the same is the same."""
+    require_text(field, value, length_max)
+    assert isinstance(value, str), "just checked"
+    if value.isascii():
+        return value
+    composed = unicodedata.normalize("NFC", value)
+    require_text(field, composed, length_max)
+    return composed
 
 
 def printable(message: str) -> str:

@@ -86,7 +86,7 @@ from duly.engine.dispatcher.settings import (
     split_terms,
 )
 from duly.entropy import SystemDraws
-from duly.errors import UsageError, require_text
+from duly.errors import UsageError, read_text, require_text
 from duly.store.ports.auth import KeepsTenants
 from duly.timetable.combinators import zone_of
 
@@ -595,10 +595,10 @@ class App(CallerParts, Declaring, Employing, Guarding):
         known: list[str] | None = None
         found: list[BoundCall] = []
         for task, arguments in named:
-            require_text("task", task, TASK_NAME_LENGTH_MAX)
-            if known is None and self.tasks.find(task) is None:
+            name = read_text("task", task, TASK_NAME_LENGTH_MAX)
+            if known is None and self.tasks.find(name) is None:
                 known = self.store.list_tasks()
-            found.append(named_call(self.tasks, task, arguments, known or []))
+            found.append(named_call(self.tasks, name, arguments, known or []))
         return found
 
     def prove(self, schedule: Reference, day: date | str) -> Proof:

@@ -36,6 +36,7 @@ from duly.cli.schedule_text import (
     print_next,
     print_pending,
     print_result,
+    print_warning,
     undo,
     zone,
 )
@@ -290,6 +291,7 @@ def create(  # noqa: PLR0913 - each group of options is an argument
             return
         print_line(f"Created {name}. {next_sentence(schedule, now)}")
         print_undo(taking_back)
+        print_warning(schedule)
         note_unchecked(app, task)
         note_missing_dispatcher(app)
 

@@ -67,9 +67,14 @@ def print_result(schedule: Schedule, **more: Any) -> None:  # noqa: ANN401 - JSO
 
 
 def print_warning(schedule: Schedule) -> None:
-    """Print what somebody should look into, if there is anything."""
+    """Print what an operator should look into, if there is anything."""
     if schedule.warning is not None:
-        remedy = "make it faster or rarer, or choose what then happens with --overlap"
+        is_slow = schedule.run_times is not None and schedule.run_times.warning is not None
+        remedy = (
+            "make it faster or rarer, or choose what then happens with --overlap"
+            if is_slow
+            else "compare it with the others, and rename it"
+        )
         print_line(("warning: ", "bold yellow"), f"{schedule.name}: {schedule.warning}; {remedy}")
 
 

@@ -42,7 +42,7 @@ from duly.domain.auth import (
     unauthenticated,
 )
 from duly.domain.ids import read_identity, schedule_id
-from duly.errors import STORE_AWAY, NotFound, UsageError, require_text
+from duly.errors import STORE_AWAY, NotFound, UsageError, read_text
 from duly.store.ports.auth import AddSession, AddToken, NoteRefusals, RevokeToken, part_of
 from duly.timetable.instants import (
     MINUTE,
@@ -434,12 +434,11 @@ def read_expiry(value: object) -> Expiry:
 
 
 def _read_name(value: object) -> str:
-    require_text("name", value, NAME_LENGTH_MAX)
-    assert isinstance(value, str), "just checked"
-    if not value.strip() or not value.isprintable():
+    text = read_text("name", value, NAME_LENGTH_MAX)
+    if not text.strip() or not text.isprintable():
         remedy = "say who or what it is for, such as 'ci' or 'anna'"
-        raise UsageError("name", value, "is empty or not printable", remedy)
-    return value
+        raise UsageError("name", text, "is empty or not printable", remedy)
+    return text
 
 
 def _prefix_of(reference: object) -> str | None:

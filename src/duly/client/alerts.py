@@ -31,7 +31,7 @@ from duly.domain.alert_channels import ChannelConfig, read_channel
 from duly.domain.alert_rules import AlertKind, Rulebook, read_rule, rule_from_json
 from duly.domain.alerts import SUBJECT_LENGTH_MAX, AlertId, AlertState
 from duly.domain.ids import identity_text, read_identity, schedule_id
-from duly.errors import Conflict, NotFound, Outdated, UsageError, require_text
+from duly.errors import Conflict, NotFound, Outdated, UsageError, read_text
 from duly.store.alert_rulings import version_of
 from duly.store.ports.alerts import (
     LISTED_MAX,
@@ -307,10 +307,9 @@ class Alerts:
     def _remove(
         self, sort: AlertSettingKind, name: str, because: Because, tenant: str | None = None
     ) -> bool:
-        require_text(str(sort), name, SUBJECT_LENGTH_MAX)
         order = RemoveTerm(
             sort=sort,
-            name=name,
+            name=read_text(str(sort), name, SUBJECT_LENGTH_MAX),
             tenant=tenant,
             actor=self._caller.ordering(because.reason),
             version=None if because.version is None else read_version(because.version),
@@ -331,9 +330,8 @@ def _rules(said: Mapping[str, AlertSettingRecord]) -> list[Rule]:
 
 
 def _read_subject(value: object) -> str:
-    require_text("subject", value, SUBJECT_LENGTH_MAX)
-    assert isinstance(value, str), "just checked"
-    if not value.strip() or not value.isprintable():
+    text = read_text("subject", value, SUBJECT_LENGTH_MAX)
+    if not text.strip() or not text.isprintable():
         remedy = "give one as duly alert list shows it, such as 'queue mail' or 'schedule *'"
-        raise UsageError("subject", value, "is empty or not printable", remedy)
-    return value
+        raise UsageError("subject", text, "is empty or not printable", remedy)
+    return text

@@ -15,7 +15,7 @@ from duly.domain.auth import EVERY_TENANT
 from duly.domain.enums import Overlap
 from duly.domain.runs import KEY_LENGTH_MAX
 from duly.domain.schedules import JITTER_MAX_US, NAME_LENGTH_MAX, OVERLAP_DEFAULT, PRIORITY_MAX
-from duly.errors import UsageError, require_text
+from duly.errors import UsageError, read_text
 from duly.timetable.instants import (
     SECOND_US,
     duration_microseconds,
@@ -138,16 +138,15 @@ def read_jitter(value: object) -> int:
 
 def read_name(value: object) -> str:
     """Read a schedule's name: what a label, an address and a command line can hold."""
-    require_text("name", value, NAME_LENGTH_MAX)
-    assert isinstance(value, str), "just checked"
+    text = read_text("name", value, NAME_LENGTH_MAX)
     remedy = "give 1 to 200 printable characters, without '@' and without spaces around them"
-    if not value:
-        raise UsageError("name", value, "is empty", remedy)
-    if value != value.strip() or not value.isprintable():
-        raise UsageError("name", value, "can't be a name", remedy)
-    if "@" in value:
-        raise UsageError("name", value, "holds an '@', which labels put before a time", remedy)
-    return value
+    if not text:
+        raise UsageError("name", text, "is empty", remedy)
+    if text != text.strip() or not text.isprintable():
+        raise UsageError("name", text, "can't be a name", remedy)
+    if "@" in text:
+        raise UsageError("name", text, "holds an '@', which labels put before a time", remedy)
+    return text
 
 
 def read_key(value: object) -> str | None:
@@ -192,12 +191,11 @@ def read_reason(value: object) -> str | None:
 
 def read_queue(value: object) -> str:
     """Read the name of a queue."""
-    require_text("queue", value, QUEUE_LENGTH_MAX)
-    assert isinstance(value, str), "just checked"
-    if not value or not value.isprintable() or " " in value:
+    text = read_text("queue", value, QUEUE_LENGTH_MAX)
+    if not text or not text.isprintable() or " " in text:
         remedy = "give printable characters without spaces, such as 'mail'"
-        raise UsageError("queue", value, "can't be the name of a queue", remedy)
-    return value
+        raise UsageError("queue", text, "can't be the name of a queue", remedy)
+    return text
 
 
 def read_priority(value: object) -> int:
@@ -227,12 +225,8 @@ def read_overlap(value: object, serialize_by: object = None) -> tuple[Overlap, s
 
 
 def read_looked_for(field: str, value: object) -> str | None:
-    """Read a text that a list is to be narrowed by, if there is one; it need not exist."""
-    if value is None:
-        return None
-    require_text(field, value, LOOKED_FOR_LENGTH_MAX)
-    assert isinstance(value, str), "just checked"
-    return value
+    """Read a name that a list is to be narrowed by, if there is one; it need not exist."""
+    return None if value is None else read_text(field, value, LOOKED_FOR_LENGTH_MAX)
 
 
 def read_limit(value: object, most: int) -> int:
@@ -280,9 +274,8 @@ def read_number(field: str, value: object) -> int:
 def _optional_text(field: str, value: object, length_max: int) -> str | None:
     if value is None:
         return None
-    require_text(field, value, length_max)
-    assert isinstance(value, str), "just checked"
-    if not value.strip() or not value.isprintable():
+    text = read_text(field, value, length_max)
+    if not text.strip() or not text.isprintable():
         remedy = "give printable characters, or leave it out"
-        raise UsageError(field, value, "is empty or not printable", remedy)
-    return value
+        raise UsageError(field, text, "is empty or not printable", remedy)
+    return text

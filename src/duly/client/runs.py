@@ -31,7 +31,7 @@ from duly.client.schedule_orders import find_schedule
 from duly.client.tasks import named_call
 from duly.domain.enums import AttemptState, Lane, Origin, RunState
 from duly.domain.ids import ID_BYTES, RunId, ScheduleId, occurrence_run_id, read_identity
-from duly.errors import Conflict, NotFound, UsageError, require_text
+from duly.errors import Conflict, NotFound, UsageError, read_text, require_text
 from duly.store.ports.operations import ORDERED_RUNS_MAX, CancelRun, EditRun, Ordered, OrderRuns
 from duly.store.ports.queries import FIRST_DELAYED, PAGE_MAX, AttemptFilter, RunFilter
 from duly.timetable.combinators import zone_of
@@ -81,7 +81,7 @@ class Attempts:
             worker=None if worker is None else read_number("worker", worker),
             states=None if state is None else read_choices("state", state, AttemptState),
             reason=read_looked_for("reason", reason),
-            error=read_looked_for("error", error),
+            error=_read_error(error),
             limit=read_page_limit(limit),
         )
         position = read_cursor(command, cursor, ID_BYTES + _FENCE_BYTES)
@@ -522,7 +522,7 @@ class Runs:
         if not isinstance(text, str):
             remedy = "give its id (a UUID) or its label (a text)"
             raise UsageError("run", text, "names no run", remedy)
-        require_text("run", text, LOOKED_FOR_LENGTH_MAX)
+        text = read_text("run", text, LOOKED_FOR_LENGTH_MAX)
         label = read_label(text)
         if label is not None:
             return self._by_label(*label)
@@ -553,6 +553,13 @@ class Runs:
             if pending is not None:
                 return "it is still pending: look at app.delayed.get()"
         return "list them with app.runs.list()"
+
+
+def _read_error(part: str | None) -> str | None:
+    """Read a part of an error; errors are kept as they were written."""
+    if part is not None:
+        require_text("error", part, LOOKED_FOR_LENGTH_MAX)
+    return part
 
 
 def run_views(caller: Caller, records: Sequence[RunRecord]) -> ListedRuns:

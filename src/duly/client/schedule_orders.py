@@ -24,7 +24,7 @@ from duly.domain.ids import ScheduleId, schedule_id
 from duly.domain.policies import read_misfire, with_preset
 from duly.domain.schedule_changes import ScheduleChange, decide_edit, first_pending
 from duly.domain.schedules import Definition
-from duly.errors import Conflict, NotFound, Outdated, UsageError, require_text
+from duly.errors import Conflict, NotFound, Outdated, UsageError, read_text
 from duly.store.ports.queries import ScheduleFilter, ScheduleSnapshot
 from duly.store.ports.schedules import ChangeSchedule, CreateSchedule, Stale
 from duly.timetable.combinators import spread
@@ -142,10 +142,12 @@ def find_schedule(caller: Caller, schedule: Reference) -> ScheduleSnapshot:
     if isinstance(schedule, UUID):
         seen = caller.store.get_schedule(ScheduleId(schedule.bytes), caller.tenant)
     elif isinstance(schedule, str):
-        require_text("schedule", schedule, LOOKED_FOR_LENGTH_MAX)
+        name = read_text("schedule", schedule, LOOKED_FOR_LENGTH_MAX)
         # An id that came as text is the id first: nobody gets another's orders by a name.
         seen = _by_id_text(caller, schedule)
         if seen is None:
+            seen = caller.store.find_schedule(caller.tenant, name)
+        if seen is None and name != schedule:  # named before names were composed
             seen = caller.store.find_schedule(caller.tenant, schedule)
     else:
         remedy = "give its name (a text) or its id (a UUID)"

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from duly.domain.schedules import mixed_alphabets
 from duly.timetable.instants import (
     duration_text,
     duration_words,
@@ -94,8 +95,12 @@ class Schedule:
 
     @property
     def warning(self) -> str | None:
-        """What somebody should look into: that its runs overlap, or soon will."""
-        return None if self.run_times is None else self.run_times.warning
+        """What an operator should look into: runs that overlap, or soon will; a misleading name."""
+        found = None if self.run_times is None else self.run_times.warning
+        mixed = mixed_alphabets(self.name)
+        if found is None and mixed:
+            return f"its name mixes {' and '.join(mixed)} letters, and can pass for another name"
+        return found
 
     def describe(self) -> str:
         """Say in words when it runs what, and whether it does."""

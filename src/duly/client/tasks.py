@@ -40,7 +40,7 @@ from duly.domain.tasks import (
 )
 from duly.domain.verification import check_name
 from duly.domain.webhooks import read_webhook_plan
-from duly.errors import Conflict, NotFound, UsageError, require_text
+from duly.errors import Conflict, NotFound, UsageError, read_text
 from duly.timetable.instants import SECOND_US, duration_text
 
 if TYPE_CHECKING:
@@ -314,12 +314,11 @@ def webhook_terms(name: object, url: object, options: Mapping[str, Any]) -> Task
 
 def read_task_name(name: object) -> str:
     """Read the name by which runs call a task."""
-    require_text("task", name, TASK_NAME_LENGTH_MAX)
-    assert isinstance(name, str), "just checked"
-    if not name or not name.isprintable() or name != name.strip() or "@" in name:
+    text = read_text("task", name, TASK_NAME_LENGTH_MAX)
+    if not text or not text.isprintable() or text != text.strip() or "@" in text:
         remedy = "give printable characters without '@', such as 'send_reminder'"
-        raise UsageError("task", name, "can't be the name of a task", remedy)
-    return name
+        raise UsageError("task", text, "can't be the name of a task", remedy)
+    return text
 
 
 def read_policy(options: Mapping[str, Any]) -> TaskPolicy:
@@ -575,7 +574,7 @@ def named_call(tasks: Tasks, name: str, arguments: object, known: list[str]) -> 
 
     Of a task that only other programs know, its name is all that can be checked.
     """
-    require_text("task", name, TASK_NAME_LENGTH_MAX)
+    name = read_text("task", name, TASK_NAME_LENGTH_MAX)
     if not isinstance(arguments, Mapping):
         remedy = 'give a map of names to values, such as {"class_id": 42}'
         raise UsageError("arguments", arguments, "is not a map", remedy)

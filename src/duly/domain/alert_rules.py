@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.domain.vitals import BEHIND_MAX
-from duly.errors import UsageError, require_text
+from duly.errors import UsageError, read_text
 from duly.timetable.instants import DAY, MINUTE, SECOND_US, duration_microseconds, duration_text
 
 if TYPE_CHECKING:
@@ -398,8 +398,7 @@ def _flag(field: str, value: object) -> bool:
 
 
 def _text(field: str, value: object) -> str:
-    require_text(field, value, NAME_LENGTH_MAX)
-    assert isinstance(value, str), "just checked"
-    if not value.strip() or not value.isprintable():
-        raise UsageError(field, value, "is empty or not printable", "give printable characters")
-    return value
+    text = read_text(field, value, NAME_LENGTH_MAX)
+    if not text.strip() or not text.isprintable():
+        raise UsageError(field, text, "is empty or not printable", "give printable characters")
+    return text

@@ -20,7 +20,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from duly.errors import UsageError, require_text
+from duly.errors import UsageError, read_text, require_text
 from duly.timetable.instants import DAY, SECOND_US, UNITS_US, duration_text
 
 if TYPE_CHECKING:
@@ -235,13 +235,12 @@ def _read_running(field: str, value: object) -> int:
 
 def read_scope(value: object) -> str:
     """Read what a limit is of: "task:send", "tenant:acme", "destination:*"."""
-    require_text("limit", value, NAME_LENGTH_MAX)
-    assert isinstance(value, str), "it is a text"
-    kind, colon, name = value.partition(":")
+    text = read_text("limit", value, NAME_LENGTH_MAX)
+    kind, colon, name = text.partition(":")
     if not colon or not name or kind not in tuple(LimitKind):
         remedy = "name a task, a tenant or a destination: 'task:send', 'tenant:acme', 'tenant:*'"
-        raise UsageError("limit", value, "names nothing that has limits", remedy)
-    return value
+        raise UsageError("limit", text, "names nothing that has limits", remedy)
+    return text
 
 
 def scope_of(kind: LimitKind, name: str) -> str:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from duly.domain.enums import Missed, ScheduleStatus
 from duly.domain.schedule_changes import decide_pause
 from duly.domain.schedules import TENANT_DEFAULT, tenant_option
-from duly.errors import Conflict, OverQuota, UsageError, require_text, shown
+from duly.errors import Conflict, OverQuota, UsageError, read_text, shown
 from duly.timetable.instants import SECOND_US, from_microseconds, utc_text
 
 if TYPE_CHECKING:
@@ -115,13 +115,12 @@ class Bound(NamedTuple):
 
 def read_scope(value: object, tenant: str) -> QuotaKey:
     """Read a scope; an owner is one of the tenant's."""
-    require_text("scope", value, SCOPE_LENGTH_MAX)
-    assert isinstance(value, str), "just checked"
-    kind, _, name = value.partition(":")
-    is_known = value == ALL or (kind in ("tenant", "owner") and bool(name.strip()))
-    if not is_known or not value.isprintable():
-        raise UsageError("scope", value, "is nobody's quota", _SCOPES)
-    return QuotaKey(value, tenant if kind == "owner" and name != "*" else "")
+    text = read_text("scope", value, SCOPE_LENGTH_MAX)
+    kind, _, name = text.partition(":")
+    is_known = text == ALL or (kind in ("tenant", "owner") and bool(name.strip()))
+    if not is_known or not text.isprintable():
+        raise UsageError("scope", text, "is nobody's quota", _SCOPES)
+    return QuotaKey(text, tenant if kind == "owner" and name != "*" else "")
 
 
 def read_most(key: QuotaKey, counted: Counted, value: object) -> int | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -27,6 +29,23 @@ PRIORITY_MAX = 9
 TENANT_DEFAULT = "default"
 NAME_LENGTH_MAX = 200
 JITTER_MAX_US = 7 * 86_400 * 1_000_000
+
+
+_ALPHABETS = ("LATIN", "CYRILLIC", "GREEK")
+"""Alphabets that share the shapes of letters: a, \u0430 and \u03b1 look alike."""
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def mixed_alphabets(name: str) -> list[str]:
+    """Return the alphabets that a word of a name mixes, of those that look alike; none usually."""
+    if name.isascii():
+        return []
+    for word in _WORD.findall(name):
+        used = {unicodedata.name(letter, "").partition(" ")[0] for letter in word}
+        found = [one.capitalize() for one in _ALPHABETS if one in used]
+        if len(found) > 1:
+            return found
+    return []
 
 
 def tenant_option(tenant: str) -> str:
