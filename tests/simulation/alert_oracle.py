@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duly.domain.alert_rules import Rulebook, rule_from_json
 from duly.domain.alerts import ALERTS_OPEN_MAX, AlertState
 from duly.store.ports.alerts import AlertSettingKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from duly.domain.alert_rules import Rule
     from duly.domain.alerts import AlertChange, AlertKey, AlertRecord
@@ -53,11 +54,13 @@ class Oracle:
         }
         self._seen = look.seen
         self._rules: dict[AlertKey, Rule] = {}
+        self._evidence: dict[AlertKey, str] = {}
         for part in look.seen:
             for condition in part.conditions:
                 rule = self._book.rule_for(condition)
                 if rule is not None and rule.is_on and rule.threshold <= condition.value:
                     self._rules.setdefault(condition.key, rule)
+                    self._evidence.setdefault(condition.key, _text(condition.evidence))
 
     def outcomes(self) -> dict[AlertKey, Outcome]:
         """Return what must change, by what it is about."""
@@ -90,8 +93,12 @@ class Oracle:
         named = self._book.named(alert.rule, alert.kind)
         if alert.told_at is None and not self._is_silent(alert.key):
             return Outcome("told", "raised", self._told_by(named))
-        is_back = rule is not None and alert.gone_at is not None
-        return Outcome("back") if is_back else None
+        return None if rule is None else self._seen_again(alert)
+
+    def _seen_again(self, alert: AlertRecord) -> Outcome | None:
+        if alert.gone_at is not None:
+            return Outcome("back")
+        return None if self._evidence[alert.key] == _text(alert.evidence) else Outcome("updated")
 
     def _gone(self, alert: AlertRecord) -> Outcome | None:
         since = self._now if alert.gone_at is None else min(self._now, alert.gone_at)
@@ -119,6 +126,10 @@ class Oracle:
     def _is_silent(self, key: AlertKey) -> bool:
         said = [one for one in self._terms if one.sort is AlertSettingKind.SILENCE]
         return any(_silences(one, key, self._now) for one in said)
+
+
+def _text(evidence: Mapping[str, Any]) -> str:
+    return json.dumps(evidence, sort_keys=True)
 
 
 def _silences(term: AlertSettingRecord, key: AlertKey, now: int) -> bool:
