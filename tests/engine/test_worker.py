@@ -104,6 +104,7 @@ def test_in_a_crowd_every_second_claim_begins_with_the_newest(rig):
     late = [rig.enqueue(f"late{number}") for number in range(2)]
     shop = rig.worker(slots=1)
     for _ in range(6):
+        rig.advance(LATELY_US)
         shop.worker.tick()
         shop.works[-1].ended(Succeeded())
     begun = [UUID(work.run_id).bytes for work in shop.works]
@@ -113,9 +114,14 @@ def test_in_a_crowd_every_second_claim_begins_with_the_newest(rig):
     assert [*sorted(late, reverse=True), max(crowd)] == newest
 
 
-def begin_one_by_one(shop, count):
+LATELY_US = SECOND // 5
+"""After so long nothing has ended lately, and nothing is claimed ahead of free slots."""
+
+
+def begin_one_by_one(rig, shop, count):
     """Let one run after the other go through a worker with one slot; return them in order."""
     for _ in range(count):
+        rig.advance(LATELY_US)
         shop.worker.tick()
         shop.works[-1].ended(Succeeded())
     return [UUID(work.run_id).bytes for work in shop.works]
@@ -128,7 +134,7 @@ def test_in_a_crowd_tenants_and_queues_take_turns_at_both_ends(rig, by):
     for name in "ab":
         parts = {"tenant": name} if by == "tenant" else called(name)
         crowds[name] = sorted(rig.enqueue(f"{name}{number}", **parts) for number in range(9))
-    begun = begin_one_by_one(rig.worker(slots=1), 8)
+    begun = begin_one_by_one(rig, rig.worker(slots=1), 8)
 
     for crowd in crowds.values():
         own = [run for run in begun if run in crowd]
@@ -144,6 +150,7 @@ def test_one_run_of_a_tenant_is_not_kept_waiting_by_anothers_flood(rig):
     one = rig.enqueue("one", tenant="theirs")
     for work in shop.works[:2]:
         work.ended(Succeeded())
+    rig.advance(LATELY_US)
     shop.worker.tick()
 
     assert one in [UUID(work.run_id).bytes for work in shop.works[2:4]]
@@ -157,7 +164,7 @@ def test_in_a_crowd_other_lanes_have_their_turn(rig):
     ]
     for number in range(40):
         rig.enqueue(f"live{number}", **called(priority=0))
-    begun = begin_one_by_one(rig.worker(slots=1), 20)
+    begun = begin_one_by_one(rig, rig.worker(slots=1), 20)
 
     assert [*sorted(behind)] == sorted(run for run in begun if run in behind)
 

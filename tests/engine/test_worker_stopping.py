@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from duly.domain.enums import TaskKind
 from duly.domain.outcomes import CancelledEnd, Failed, Snoozed, Succeeded
 from duly.domain.policies import Retry
 from duly.domain.runs import Progress, Reason, TaskPolicy
@@ -43,7 +44,7 @@ def test_an_attempt_past_its_time_out_is_asked_to_stop_and_timed_out(rig):
 def test_a_time_out_counts_from_the_start_of_the_code(rig):
     """Not from the claim."""
     run = rig.enqueue()
-    shop = rig.worker(Known("remind", BRIEF))
+    shop = rig.worker(Known("remind", BRIEF, TaskKind.PROCESS))
     shop.executor.on_start = lambda work: None
     rig.run("3s")
     shop.works[0].began()
@@ -78,7 +79,7 @@ def test_code_that_has_not_begun_when_it_is_given_back_never_begins(rig):
     run = rig.enqueue()
     shop = rig.worker()
     shop.executor.on_start = lambda work: None
-    rig.run("1s")
+    rig.run("500ms")
     shop.worker.stop()
 
     with pytest.raises(Cancelled):
@@ -102,7 +103,7 @@ def test_code_that_has_not_begun_when_it_is_asked_to_stop_never_begins(rig):
 def test_what_has_not_begun_in_time_is_given_back_at_no_cost(rig):
     """INV-22: code that never ran has not used its budget."""
     run = rig.enqueue()
-    shop = rig.worker(Known("remind", BRIEF), begin_within_us=20 * SECOND)
+    shop = rig.worker(Known("remind", BRIEF, TaskKind.PROCESS), begin_within_us=20 * SECOND)
     shop.executor.on_start = lambda work: None
     shop.executor.on_ask = lambda work: work.ended(CancelledEnd())
     rig.run("19s")
@@ -116,7 +117,7 @@ def test_what_has_not_begun_in_time_is_given_back_at_no_cost(rig):
 def test_a_time_out_is_kept_however_late_the_code_begins(rig):
     """It counts from the beginning, also of code that took longer than that to begin."""
     run = rig.enqueue()
-    shop = rig.worker(Known("remind", BRIEF))
+    shop = rig.worker(Known("remind", BRIEF, TaskKind.PROCESS))
     shop.executor.on_start = lambda work: None
     stops_when_asked(shop)
     rig.run("7s")

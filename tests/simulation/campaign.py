@@ -75,6 +75,8 @@ SOMETIMES = (
     "runs dead",
     "dead runs retried",
     "given back",
+    "given back unbegun",
+    "ticks with runs ahead of slots",
     "cancellations asked",
     "workers killed by a task",
     "event: slot-leaked",

@@ -220,12 +220,12 @@ EFFECT_MUTANTS = (
     Mutant("what is done is permitted", patch=patched(effects, "may_repeat", _done_once_more)),
     Mutant(
         "permission without a fence",
-        shows_in=230,
+        shows_in=47,
         patch=patched(effects, "_held", _held_by_whoever_asks),
     ),
     Mutant(
         "permission to who is to stop",
-        shows_in=2,
+        shows_in=24,
         patch=patched(effects, "may_begin", _deaf_to_stops),
     ),
     Mutant(
@@ -283,7 +283,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "what was decided about an earlier doubt settles this one",
-        shows_in=14,
+        shows_in=24,
         patch=patched(doubts, "doubt_to_settle", _this_doubt_or_another),
     ),
     Mutant(
@@ -293,7 +293,7 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "what is lost is not checked",
-        shows_in=13,
+        shows_in=28,
         patch=patched(reaper, "is_to_be_checked", lambda _: False),
     ),
     Mutant(

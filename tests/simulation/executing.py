@@ -24,6 +24,7 @@ from tests.simulation.world import Violation
 if TYPE_CHECKING:
     from duly.domain.ids import RunId
     from duly.engine.executors.executor import AttemptWork
+    from duly.engine.worker import WorkerSettings
     from duly.store.ports.execution import ClaimedRun
     from tests.simulation.limit_checker import LimitChecker
     from tests.simulation.nodes import Node
@@ -93,17 +94,20 @@ class Observer:
 class ScriptedExecutor:
     """Runs work of one kind: what can be cancelled, what can't be stopped, what can be killed."""
 
-    def __init__(self, node: Node, kind: TaskKind, observer: Observer, slots: int) -> None:
+    def __init__(
+        self, node: Node, kind: TaskKind, observer: Observer, settings: WorkerSettings
+    ) -> None:
         self._node = node
-        self._slots = slots
-        """How many the worker may have, of all kinds together."""
+        self._settings = settings
+        """They say how many the worker may execute, of all kinds together and of this one."""
         self._kind = kind
         self._observer = observer
         self._strands: dict[int, tuple[AttemptWork, Strand]] = {}
 
     def start(self, work: AttemptWork) -> None:
         """Begin."""
-        if len(self._node.strands) >= self._slots:
+        is_full = len(self._node.strands) >= self._settings.slots_of(TaskKind)
+        if is_full or len(self._strands) >= self._settings.slots_of((self._kind,)):
             # Said, and not raised: that would be the run's own end.
             self._node.world.broken = "R8: a worker runs more at a time than it has slots"
         strand = Strand(self._node, lambda strand: self._run(strand, work))

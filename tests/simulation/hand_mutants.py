@@ -87,15 +87,15 @@ def _without_sweep(
 HAND_MUTANTS = (
     Mutant(
         "handed over under any fence",
-        shows_in=11,
+        shows_in=20,
         patch=_firing_with("held_shards", _held_by_anybody),
     ),
     Mutant(
         "handed over without comparison",
-        shows_in=1,
+        shows_in=24,
         patch=_firing_with("_judge", _judge_without_comparing),
     ),
-    Mutant("handed over to the dead", shows_in=1, patch=_taken_by_the_dead),
+    Mutant("handed over to the dead", shows_in=65, patch=_taken_by_the_dead),
     Mutant(
         "what is not answered has fired, no sweep",
         shows_in=4,

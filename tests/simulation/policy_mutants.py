@@ -320,11 +320,11 @@ POLICY_MUTANTS = (
     Mutant("a gate is given back at a retry", shows_in=52, patch=_ending(_given_back_at_every_end)),
     Mutant("the dead keep their gates", shows_in=133, patch=_ending(_dead_keep_theirs)),
     Mutant(
-        "way is made at once", shows_in=2, patch=patched(MemoryGates, "stop", _way_made_at_once)
+        "way is made at once", shows_in=21, patch=patched(MemoryGates, "stop", _way_made_at_once)
     ),
     Mutant(
         "a changed policy forgets who is open",
-        shows_in=14,
+        shows_in=31,
         patch=patched(Gates, "_went_elsewhere", _nobody_elsewhere),
     ),
     Mutant("an override takes the place of the open run", shows_in=14, patch=_forgetful_go_ahead),
@@ -333,7 +333,7 @@ POLICY_MUTANTS = (
         "let go beside the holder", shows_in=21, patch=patched(Gates, "open", _beside_the_holder)
     ),
     Mutant("let go in the statement that ends a run", shows_in=7, patch=_let_go_by_an_older_look),
-    Mutant("a gate that was left closed stays so", shows_in=118, patch=_left_closed),
+    Mutant("a gate that was left closed stays so", shows_in=2, patch=_left_closed),
     Mutant(
         "who waits goes by coming alone",
         shows_in=93,
@@ -349,7 +349,7 @@ POLICY_MUTANTS = (
     ),
     Mutant(
         "coalesced into nobody",
-        shows_in=2,
+        shows_in=31,
         patch=patched(MemoryGates, "close_waiting", _closed_without_into),
     ),
     Mutant(
@@ -364,7 +364,7 @@ POLICY_MUTANTS = (
     ),
     Mutant(
         "replaced is told as cancelled",
-        shows_in=2,
+        shows_in=21,
         patch=patched(ending, "closed_state", _cancelled_all_the_same),
     ),
     Mutant(
@@ -434,7 +434,7 @@ POLICY_MUTANTS = (
     ),
     Mutant(
         "a backfill has no rate",
-        shows_in=73,
+        shows_in=60,
         patch=patched(Backfilling, "_next_at", _as_fast_as_can_be),
     ),
     Mutant(

@@ -387,6 +387,7 @@ class WorkChecker:
         is_free = state is AttemptState.GIVEN_BACK or conclusion.reason is Reason.UNKNOWN_TASK
         is_free = is_free and not isinstance(after, MarkAmbiguous)
         self.counts["given back"] += state is AttemptState.GIVEN_BACK
+        self.counts["given back unbegun"] += conclusion.reason is Reason.NOT_STARTED
         if conclusion.is_charged == is_free:
             raise Violation(f"INV-24: an attempt that was {state} counts, or does not")
         if state not in TRIED or not conclusion.is_charged:

@@ -17,13 +17,14 @@ from duly.domain.outcomes import Close, Requeue, RetryLater
 from duly.engine.dispatcher import reaper
 from duly.engine.worker import active_attempts
 from duly.engine.worker import attempt as worker_held
-from duly.engine.worker.claimer import Claimer
+from duly.engine.worker.active_attempts import ActiveAttempts
 from duly.engine.worker.worker import Worker
 from duly.store.memory import ending, execution, firing, operating, reaping
 from duly.store.memory.tables import Outcome
 from duly.store.ports.dispatch import FireResult
 from duly.store.ports.execution import ClaimedRun, FinishResult, LostClaimReason
 from tests.simulation.mutants import patched
+from tests.simulation.recipe import MINUTE
 from tests.simulation.simulation import Mutant
 
 if TYPE_CHECKING:
@@ -292,12 +293,29 @@ def _beat_between_claims(self):
 ORIGINAL_GOES_ON = Worker._goes_on  # noqa: SLF001 - as above
 
 
-def _slots_counted_twice(self, worker, coming):
-    """Asks for more as if what was taken and has not begun needed no slots."""
-    return ORIGINAL_NEXT(self, worker, 0)
+def _free_for_those_ahead(self):
+    """Counts on a slot for whatever waits for one."""
+    return {pool: free + len(pool.ahead) for pool, free in ORIGINAL_FREE(self).items()}
 
 
-ORIGINAL_NEXT = Claimer._begin_next  # noqa: SLF001 - as above
+ORIGINAL_FREE = ActiveAttempts.free
+
+
+def _held_but_for_those_ahead(self, worker):
+    ahead = {one.claimed.hold for one in self.slots.ahead()}
+    return (hold for hold in ORIGINAL_HOLDS(self, worker) if hold not in ahead)
+
+
+ORIGINAL_HOLDS = ActiveAttempts._holds  # noqa: SLF001 - as above
+
+
+def _kept_while_others_run(self):
+    """Lets what was claimed ahead wait for a minute."""
+    until = ORIGINAL_UNTIL(self)
+    return None if until is None else until + MINUTE
+
+
+ORIGINAL_UNTIL = ActiveAttempts.ahead_until
 
 
 def _no_strays(journal, command):
@@ -340,7 +358,7 @@ def _ending(new: Any) -> Any:
 
 WORK_MUTANTS = (
     Mutant(
-        "ends without a fence", shows_in=12, patch=patched(execution, "held", _held_at_any_fence)
+        "ends without a fence", shows_in=29, patch=patched(execution, "held", _held_at_any_fence)
     ),
     Mutant("ends by any worker", patch=patched(execution, "held", _held_by_anybody)),
     Mutant("ends by whoever asks", patch=_everywhere(_held_by_whoever_asks)),
@@ -389,15 +407,24 @@ WORK_MUTANTS = (
         patch=patched(firing, "_judge", _retry_without_comparing),
     ),
     Mutant(
-        "a stop gives nothing back", shows_in=88, patch=patched(Worker, "stop", _stop_and_forget)
+        "a stop gives nothing back", shows_in=14, patch=patched(Worker, "stop", _stop_and_forget)
     ),
     Mutant(
         "a beat is said while a claim is under way",
         patch=patched(Worker, "_goes_on", _beat_between_claims),
     ),
     Mutant(
-        "what has not begun needs no slot",
-        patch=patched(Claimer, "_begin_next", _slots_counted_twice),
+        "what was claimed ahead needs no slot",
+        patch=patched(ActiveAttempts, "free", _free_for_those_ahead),
+    ),
+    Mutant(
+        "a beat leaves out what was claimed ahead",
+        patch=patched(ActiveAttempts, "_holds", _held_but_for_those_ahead),
+    ),
+    Mutant(
+        "what was claimed ahead is kept from others",
+        shows_in=12,
+        patch=patched(ActiveAttempts, "ahead_until", _kept_while_others_run),
     ),
     Mutant("strays are not told", shows_in=7, patch=patched(execution, "beat", _no_strays)),
     Mutant(

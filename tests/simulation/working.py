@@ -32,6 +32,12 @@ AHEAD_SHARE = 0.5
 """Of the workers, those that order claims before the runs of the last have begun."""
 
 
+WAITS_MAX_US = SECOND
+"""A run that was claimed begins or is given back within this."""
+POOLS_SHARE = 0.3
+"""Of the workers, those whose async tasks have slots of their own."""
+
+
 class SeededDraws:
     """Random bytes that are the same every time."""
 
@@ -76,6 +82,25 @@ class LateCourier:
         """Let go of nothing."""
 
 
+class TimedWorker(TimedService):
+    """A worker that keeps no claimed run for long that it can't begin."""
+
+    def __init__(self, node: Node, worker: Worker) -> None:
+        super().__init__(node, worker)
+        self._world, self._clock = node.world, node.clock
+        self._slots = worker._holdings.slots  # noqa: SLF001 - what it holds shows nowhere else
+
+    def tick(self) -> int:
+        """Look at what it kept though it had waited for too long when the tick began."""
+        began_at = self._clock.monotonic_us()
+        wake_at = super().tick()
+        waiting = [one for one in self._slots.ahead() if one.since + WAITS_MAX_US <= began_at]
+        self._world.counts["ticks with runs ahead of slots"] += any(self._slots.ahead())
+        if waiting:
+            self._world.broken = "R4: a worker keeps runs that it can't begin"
+        return wake_at
+
+
 class ClaimsAhead:
     """Claims of which the answer is asked for later: carried out at once, or only then."""
 
@@ -116,6 +141,9 @@ def working(number: int, observer: Observer, hands: Hands) -> Callable[[Node], N
     settings = _settings(draws, number)
     if is_ahead:
         settings = _ahead_settings(settings, ahead)
+    pools = recipe.stream(f"pools{number}")
+    if pools.random() < POOLS_SHARE:
+        settings = _pooled_settings(settings, pools)
     takes = hands.taking.get(number)
     if takes is not None:
         settings = taking_settings(settings, takes)
@@ -131,7 +159,7 @@ def working(number: int, observer: Observer, hands: Hands) -> Callable[[Node], N
             store,
             node.clock,
             ScriptedCatalogue(tasks),
-            {kind: ScriptedExecutor(node, kind, observer, settings.slots) for kind in KINDS},
+            {kind: ScriptedExecutor(node, kind, observer, settings) for kind in KINDS},
             settings,
             telemetry=listener,
             node=_place(node, number, wakeups.address),
@@ -140,7 +168,7 @@ def working(number: int, observer: Observer, hands: Hands) -> Callable[[Node], N
             courier=LateCourier() if number % 2 else None,
             begin_claim=ClaimsAhead(node, store, is_late=is_late) if is_ahead else None,
         )
-        loop = Loop(TimedService(node, worker), wakeups, node.clock, listener)
+        loop = Loop(TimedWorker(node, worker), wakeups, node.clock, listener)
         worker.on_over = loop.stop
         node.stop, node.stop_now = worker.drain, worker.stop_now
         loop.run()
@@ -185,4 +213,14 @@ def _ahead_settings(settings: WorkerSettings, draws: Random) -> WorkerSettings:
         queue_limits={},
         claim_max=draws.choice((1, 1, 2, 3)),
         claims_ahead_max=draws.choice((1, 2, 4)),
+    )
+
+
+def _pooled_settings(settings: WorkerSettings, draws: Random) -> WorkerSettings:
+    """Return the settings of one that was not told how many runs it may execute."""
+    return replace(
+        settings,
+        slots=None,
+        async_slots=draws.choice((2, 4, 12)),
+        other_slots=draws.choice((1, 2, 4)),
     )

@@ -286,7 +286,7 @@ class Employing:
     def run(  # noqa: PLR0913 - each has a default that is right for most
         self,
         *,
-        slots: int = 10,
+        slots: int | None = None,
         queues: Sequence[str] | None = None,
         processes: int = 1,
         grace: Delay = "30s",

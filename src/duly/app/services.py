@@ -214,8 +214,8 @@ _NAMES_MAX = 10_000
 class WorkerOptions:
     """Options of `duly worker` and `app.run()`; the defaults are right for most."""
 
-    slots: int = 10
-    """How many runs one process executes at a time."""
+    slots: int | None = None
+    """How many runs one process executes at a time; None for 512 of async tasks and 10 others."""
     queues: Sequence[str] | None = None
     """Which queues it serves, each as a name, or as name=slots; None for every queue."""
     processes: int = 1
@@ -263,7 +263,8 @@ class WorkerOptions:
     def arguments(self) -> list[str]:
         """Return them as arguments of `duly worker`."""
         commands, grace_us = self.commands(), duration_microseconds(self.grace, "grace")
-        words = [f"--slots={self.slots}", f"--grace={duration_text(grace_us)}"]
+        words = [] if self.slots is None else [f"--slots={self.slots}"]
+        words += [f"--grace={duration_text(grace_us)}"]
         words += [f"--queue={queue}" for queue in self.queues or ()]
         words += [f"--allow-address={address}" for address in self.allow_addresses]
         if commands is None:
@@ -572,7 +573,7 @@ def _executor(kind: TaskKind, app: App, options: WorkerOptions) -> Executor:
         case TaskKind.THREAD:
             from duly.engine.executors.thread_executor import ThreadExecutor
 
-            return ThreadExecutor(options.slots)
+            return ThreadExecutor(options.settings().slots_of((kind,)))
         case TaskKind.PROCESS:
             from duly.app.task_process import ARGV, process_variables, require_loadable
             from duly.engine.executors.process_executor import ProcessExecutor, ProcessSettings

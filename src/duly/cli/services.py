@@ -436,7 +436,7 @@ def _server_ended_by_signal(stop: Callable[[], None], telling: LineTelemetry) ->
 def worker(  # noqa: PLR0913 - each option of the command is an argument
     *,
     queue: tuple[str, ...] = (),
-    slots: int = 10,
+    slots: int | None = None,
     processes: int = 1,
     grace: str = "30s",
     allow_commands: Annotated[tuple[str, ...] | None, Parameter(consume_multiple=True)] = None,
@@ -463,7 +463,8 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
         A queue to serve: mail, or reports=2 for at most two slots; may be given several times.
         Every queue unless given.
     slots
-        How many runs one process executes at a time.
+        How many runs one process executes at a time. Unless given: 512 of async tasks, and 10 of
+        all others. More are claimed ahead while runs are short.
     processes
         How many worker processes there are.
     grace
@@ -622,7 +623,7 @@ NAMES_SHOWN_MAX = 10
 def dev(  # noqa: PLR0913 - each option of the command is an argument
     *,
     declare: tuple[Path, ...] = (),
-    slots: int = 10,
+    slots: int | None = None,
     processes: int = 1,
     queue: tuple[str, ...] = (),
     allow_commands: bool = False,
@@ -645,7 +646,8 @@ def dev(  # noqa: PLR0913 - each option of the command is an argument
     declare
         A TOML file that declares schedules; may be given several times.
     slots
-        How many runs a worker process executes at a time.
+        How many runs a worker process executes at a time. Unless given: 512 of async tasks, and 10
+        of all others.
     processes
         How many worker processes there are.
     queue

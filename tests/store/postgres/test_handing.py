@@ -187,7 +187,7 @@ class Door:
         self.place = UdpWakeups()
         self.offers = Offers(clock)
         self.offers.open(self.place)
-        self.offers.expect(slots, ())
+        self.offers.expect(slots, 0, ())
         self.plate = self.place.doorplate
         self.taker = Taker(self.plate, self.offers.most)
 
@@ -331,13 +331,13 @@ def test_a_ring_is_kept_however_often_offers_are_looked_for(door):
 )
 def test_how_many_are_taken_at_a_time(clock, slots, most):
     offers = Offers(clock)
-    offers.expect(slots, ())
+    offers.expect(slots, 0, ())
 
     assert most == offers.most
 
 
 def test_who_joins_anew_with_fewer_slots_takes_none_any_more(door):
-    door.offers.expect(10, ())
+    door.offers.expect(10, 1000, ())
 
     assert 0 == door.offers.most
 
@@ -418,7 +418,7 @@ def test_what_nobody_waits_for_any_longer_is_not_taken(clock, door, line):
 def test_who_serves_some_queues_of_several_takes_none(clock, queues):
     """Each of its claims asks for something particular."""
     offers = Offers(clock)
-    offers.expect(SLOTS, queues)
+    offers.expect(SLOTS, 0, queues)
 
     assert (OFFERED_MAX if len(queues) < 2 else 0) == offers.most
 
@@ -438,7 +438,7 @@ def test_where_a_store_object_has_two_places_nothing_is_taken(door, line):
     """Nobody could tell whose an offer is, and whoever made it would not hear the answer."""
     with closing(UdpWakeups()) as second:
         door.offers.open(second)
-        door.offers.expect(SLOTS, ())
+        door.offers.expect(SLOTS, 0, ())
 
         assert 0 == door.offers.most
         line.sendto(door.plate.offer + offer_text(1, some()), to(door))

@@ -24,6 +24,7 @@ from duly.engine.executors.task_output import ids_of
 from duly.engine.spans import end_attributes, error_of
 from duly.engine.worker.attempt import MembershipContext, RunningAttempt
 from duly.engine.worker.run_context import RunContextDeps
+from duly.engine.worker.slots import Slots
 from duly.store.ports.execution import FinishAttempt
 from duly.telemetry import SlotLeaked
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from duly.domain.outcomes import Conclusion, End
     from duly.engine.executors.executor import Runnable
     from duly.engine.worker.context import WorkerContext
+    from duly.engine.worker.slots import SlotPool
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.execution import ClaimedRun, ClaimRef
     from duly.telemetry.tracing import AttemptTrace
@@ -59,6 +61,8 @@ class ActiveAttempts:
 
     def __init__(self, parts: WorkerContext) -> None:
         self._parts = parts
+        self.slots = Slots(parts.settings)
+        """How many more may run, and what was claimed ahead of that."""
         self._told: deque[RunningAttempt] = deque()
         self._workshop: MembershipContext | None = None
         self._has_rung = False
@@ -81,18 +85,24 @@ class ActiveAttempts:
         self.unwanted: dict[ScheduleId, ClaimedRun] = {}
         """Runs over of which the receiver wants no more, by the schedules that are to rest."""
 
-    @property
-    def free(self) -> int:
-        """How many slots are free; what may not begin takes room, too, until it is settled."""
-        taken = len(self.running) + len(self.leaked) + len(self.lingering)
-        waiting = len(self.unknown) + len(self.unadmitted)
-        return max(0, self._parts.settings.slots - taken - waiting)
+    def free(self) -> dict[SlotPool, int]:
+        """Return how many slots are free; what may not begin takes room until it is settled."""
+        waiting = Counter(self._pool_of(one) for one in self.unadmitted)
+        unknown = len(self.unknown)
+        return {
+            pool: pool.slots - pool.taken - waiting[pool] - unknown for pool in self.slots.pools
+        }
+
+    def _pool_of(self, claimed: ClaimedRun) -> SlotPool:
+        runnable = self._parts.runnable(claimed.task)
+        assert runnable is not None, "only what we know waits to be admitted"
+        return self.slots.of(runnable.kind)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing runs, nothing tidies up, and nothing is to be told."""
         told = self.endings or self.under_way
-        waiting = self.unknown or self.unadmitted
+        waiting = self.unknown or self.unadmitted or any(pool.ahead for pool in self.slots.pools)
         return not (self.running or self.lingering or told or waiting)
 
     def has_news(self) -> bool:
@@ -112,6 +122,8 @@ class ActiveAttempts:
                 yield ending.hold
         for claimed in (*self.unknown, *self.unadmitted):
             yield claimed.hold
+        for waiting in self.slots.ahead():
+            yield waiting.claimed.hold
 
     def endings_due(self, monotonic: int) -> bool:
         """Say whether an end is to be sent before anything new is taken."""
@@ -138,9 +150,60 @@ class ActiveAttempts:
         while self.unadmitted:
             self.give_back(worker, self.unadmitted.pop().hold)
 
+    def unbegun(self, pool: SlotPool) -> int:
+        """Return how many runs that we hold have not begun."""
+        handed = (held for held in self.running if not held.has_begun)
+        return len(pool.ahead) + sum(self.slots.of(one.runnable.kind) is pool for one in handed)
+
+    def take_ahead(self, worker: MemberId) -> list[ClaimedRun]:
+        """Return those that were claimed ahead and have a slot now, the oldest first.
+
+        What has waited for too long is given back before that: after a pause of our process it may
+        be another worker's.
+        """
+        until, monotonic = self.ahead_until(), self._parts.clock.monotonic_us()
+        if until is None:
+            return []
+        if monotonic >= until:
+            self.give_back_ahead(worker, monotonic - self._parts.settings.unbegun_us)
+        taken: list[ClaimedRun] = []
+        for pool, free in self.free().items():
+            count = min(free, len(pool.ahead))
+            taken += [pool.ahead.popleft().claimed for _ in range(count)]
+        return taken
+
+    def ahead_until(self) -> int | None:
+        """Return until when the oldest that was claimed ahead may wait; None if there is none."""
+        oldest = min((pool.ahead[0].since for pool in self.slots.pools if pool.ahead), default=None)
+        return None if oldest is None else oldest + self._parts.settings.unbegun_us
+
+    def give_back_ahead(self, worker: MemberId, since: int | None = None) -> None:
+        """Give back what was claimed ahead: all of it, or what has waited since then."""
+        for pool in self.slots.pools:
+            if pool.ahead and since is not None and pool.ahead[0].since <= since:
+                pool.shrink(self.unbegun(pool), self._parts.clock.monotonic_us())
+            while pool.ahead and (since is None or pool.ahead[0].since <= since):
+                self.give_back(worker, pool.ahead.popleft().claimed.hold)
+
+    def stop_ahead(self, worker: MemberId, hold: ClaimRef, *, is_ours: bool) -> None:
+        """Let go of one that was claimed ahead: the store closes it, or has given it to another."""
+        for pool in self.slots.pools:
+            found = next((one for one in pool.ahead if one.claimed.hold == hold), None)
+            if found is not None:
+                pool.ahead.remove(found)
+                if is_ours:
+                    self.give_back(worker, hold)
+
+    def forget_ahead(self) -> None:
+        """Let go of what was claimed ahead: it is not ours any more."""
+        for pool in self.slots.pools:
+            pool.ahead.clear()
+
     def by_queue(self) -> Counter[str]:
-        """Return how many slots runs of each queue have."""
-        return Counter(held.claimed.queue for held in (*self.running, *self.lingering))
+        """Return how many slots runs of each queue have, or wait for."""
+        queues = Counter(held.claimed.queue for held in (*self.running, *self.lingering))
+        queues.update(one.claimed.queue for one in self.slots.ahead())
+        return queues
 
     def workshop(self, worker: MemberId) -> MembershipContext:
         """Return what all attempts of a member of ours share."""
@@ -164,11 +227,12 @@ class ActiveAttempts:
     def collect(self) -> None:
         """Take what executors have told since the last time."""
         self._has_rung = False  # before the first is taken: whoever tells later rings again
-        told, running = self._told, self.running
+        told, running, release = self._told, self.running, self.slots.release
         while told:
             held = told.popleft()
             if held.is_simply_done and held in running:
                 del running[held]
+                release(held.runnable.kind)
                 if held.trace is not None:
                     _end_trace(held.trace, DONE)
                 claimed = held.claimed
@@ -177,16 +241,19 @@ class ActiveAttempts:
                 )
                 self.endings.append(done)
             elif held in running:
-                self.settle(held)
+                self.settle(held, keeps_slot=not held.is_gone)
                 if not held.is_gone:
                     self.lingering[held] = None
-            elif held.is_gone:
+            elif held.is_gone and (held in self.lingering or held in self.leaked):
                 self.lingering.pop(held, None)
                 self.leaked.pop(held, None)  # it ended after all: its slot is back
+                release(held.runnable.kind)
 
-    def settle(self, held: RunningAttempt) -> None:
-        """Give a slot free; what is to be said about its attempt waits to be sent."""
+    def settle(self, held: RunningAttempt, *, keeps_slot: bool = False) -> None:
+        """End an attempt here, and free its slot; what is to be said about it waits to be sent."""
         del self.running[held]
+        if not keeps_slot:
+            self.slots.release(held.runnable.kind)
         end = held.settle()
         ending = None if end is None else self._ending(held, end)
         if ending is not None:
@@ -196,7 +263,7 @@ class ActiveAttempts:
 
     def leak(self, held: RunningAttempt, member: int) -> None:
         """Settle an attempt whose code can't be stopped; its slot is lost until the code ends."""
-        self.settle(held)
+        self.settle(held, keeps_slot=True)
         self.leaked[held] = None
         event = SlotLeaked(
             member=member,

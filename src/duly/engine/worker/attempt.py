@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.domain.enums import Effects
+from duly.domain.enums import Effects, TaskKind
 from duly.domain.ids import identity_text
 from duly.domain.outcomes import (
     SUCCEEDED,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from duly.engine.worker.active_attempts import ActiveAttempts
     from duly.engine.worker.context import WorkerContext
     from duly.engine.worker.membership import WorkerMembership
+    from duly.engine.worker.slots import SlotPool
     from duly.store.ports import Store
     from duly.store.ports.dispatch import MemberId
     from duly.store.ports.execution import ClaimedRun
@@ -306,7 +307,8 @@ class RunningAttempt(WorkerRunContext):
         policy, claimed = self.runnable.policy, self.claimed
         limits: list[TimeLimit] = []
         if self._begun_at is None:
-            within_us = self._workshop.parts.settings.begin_within_us
+            settings = self._workshop.parts.settings
+            within_us = settings.unbegun_us if self.begins_here else settings.begin_within_us
             limits.append(TimeLimit(self.handed_at + within_us, Reason.NOT_STARTED, within_us))
         else:
             if policy.timeout_us is not None:
@@ -330,6 +332,23 @@ class RunningAttempt(WorkerRunContext):
             lengths = (policy.timeout_us, policy.stall_us)
             times += [monotonic + length for length in lengths if length is not None]
         return min(times, default=None)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its code has begun, or ended without that."""
+        return self._begun_at is not None or self.said is not None
+
+    @property
+    def begins_here(self) -> bool:
+        """Whether no process has to start for it."""
+        return self.runnable.kind in (TaskKind.ASYNC, TaskKind.THREAD)
+
+    def withdraw(self) -> bool:
+        """Keep its code from beginning; False if it has begun, or ended without that."""
+        with self._lock:
+            if not self.has_begun:
+                self._is_settled = True
+            return self._is_settled
 
     def settle(self) -> End | None:
         """Decide how it ended; code that has not begun by now never will."""
@@ -423,6 +442,7 @@ class TimeLimits:
         if monotonic < self.next_at:
             return
         self.next_at = FAR
+        withdrawn: dict[SlotPool, int] = {}
         for held in tuple(self._holdings.running):
             if held.stopping is None:
                 limit = held.limit()
@@ -431,8 +451,20 @@ class TimeLimits:
                 if monotonic < limit.at:
                     self.watch(held, monotonic)
                     continue
+                is_waiting = limit.reason is Reason.NOT_STARTED and held.begins_here
+                if is_waiting and not held.withdraw():
+                    self.watch(held, monotonic)  # it has begun just now
+                    continue
                 self.stop(held, StopCause.LIMIT, limit.end())
+                if is_waiting:
+                    # At once: what blocks its event loop may go on for long.
+                    pool = self._holdings.slots.of(held.runnable.kind)
+                    withdrawn.setdefault(pool, self._holdings.unbegun(pool))
+                    self._holdings.settle(held)
+                    continue
             self._press(held, monotonic)
+        for pool, unbegun in withdrawn.items():
+            pool.shrink(unbegun, monotonic)
 
     def stop(self, held: RunningAttempt, cause: StopCause, end: TimedOut | None = None) -> None:
         """Ask an attempt to stop; a weightier cause takes the place of an earlier one."""

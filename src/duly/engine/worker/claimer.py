@@ -24,20 +24,20 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
-from duly.domain.enums import Lane
+from duly.domain.enums import Lane, TaskKind
 from duly.domain.outcomes import Failed
 from duly.engine.executors.executor import BatchExecutor
 from duly.engine.executors.results import error_text
 from duly.engine.executors.task_output import ids_of
 from duly.engine.spans import attempt_span, queued_span
 from duly.engine.worker.attempt import RunningAttempt, StopCause, StopRequest
+from duly.engine.worker.slots import AheadRun
 from duly.store.ports.execution import ClaimRuns
 from duly.telemetry import RunStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from duly.domain.enums import TaskKind
     from duly.domain.ids import RunId
     from duly.engine.executors.executor import AttemptWork, Executor, Runnable
     from duly.engine.worker.active_attempts import ActiveAttempts
@@ -45,9 +45,10 @@ if TYPE_CHECKING:
     from duly.engine.worker.attempt import TimeLimits
     from duly.engine.worker.context import WorkerContext
     from duly.engine.worker.reporter import Ask
+    from duly.engine.worker.slots import ClaimRoom, SlotPool
     from duly.engine.worker.unknown_tasks import MissingTasks
     from duly.store.ports.dispatch import MemberId
-    from duly.store.ports.execution import Claimed, ClaimedRun
+    from duly.store.ports.execution import Claimed, ClaimedRun, ClaimRef
     from duly.telemetry.tracing import Tracing
 
 
@@ -67,13 +68,13 @@ class ReservedLanes:
         self._claims = 0
         self._taken: set[RunId] = set()
 
-    def order(self, order: ClaimRuns, running: Iterable[RunningAttempt]) -> ClaimRuns:
+    def order(self, order: ClaimRuns, held: Iterable[ClaimRef]) -> ClaimRuns:
         """Return a claim in a crowd: as it is, or as one for another lane, if it is its turn."""
         self._claims += 1
         if self._claims < CLAIMS_APART:
             return order
         self._claims = 0
-        self._taken &= {held.claimed.run_id for held in running}
+        self._taken &= {one.run_id for one in held}
         limit = min(order.limit, self._slots_max - len(self._taken))
         return replace(order, first_lane=next(self._turns), limit=limit) if limit > 0 else order
 
@@ -92,6 +93,7 @@ class _TaskStart:
     """How runs of one task that were claimed together are started."""
 
     runnable: Runnable
+    pool: SlotPool
     crowd: list[AttemptWork]
     """Those that its executor is to start, whichever of its tasks they are of."""
     has_own_limits: bool
@@ -148,7 +150,7 @@ class Claimer:
         that nobody waits for all of it, and who has waited longest gets half."""
         self._served: dict[str, str] = {}
         """While there is a crowd: whom of its tenants each queue has served last."""
-        self._lanes = ReservedLanes(parts.settings.slots)
+        self._lanes = ReservedLanes(parts.settings.slots_of(TaskKind))
         self._poll_at = 0
         self._poll_us = parts.settings.poll_min_us
         self._vain_at: int | None = None
@@ -163,11 +165,11 @@ class Claimer:
 
     def next_at(self) -> int | None:
         """Return when to ask, on the monotonic clock; None while there is no room."""
-        return self._poll_at if self._holdings.free and not self.is_barred else None
+        return self._poll_at if not self.is_barred and self._room().limit > 0 else None
 
     def is_due(self, monotonic: int) -> bool:
         """Say whether there is room, it is time to ask, and nobody has ordered other."""
-        return not self.is_barred and monotonic >= self._poll_at and self._holdings.free > 0
+        return not self.is_barred and monotonic >= self._poll_at and self._room().limit > 0
 
     def wake(self) -> None:
         """Ask as soon as is fit: something may have been queued."""
@@ -184,7 +186,7 @@ class Claimer:
             return True
         # Said before it is asked: what fails is not asked again at once.
         self._poll_at = monotonic + self._poll_us
-        order = self._order(worker, self._holdings.free)
+        order = self._order(worker, self._room())
         asked = _Asked(order, partial(ask, order), self._parts.clock.monotonic_us())
         for rounds in reversed(range(self._parts.settings.claims_ahead_max + 1)):
             claimed = self._heard(asked, monotonic)
@@ -239,6 +241,8 @@ class Claimer:
         self._pace(monotonic, taken, order.limit)
         self._take_turns(claimed)
         self._lanes.note(order, claimed.runs)
+        if not order.without:
+            self._holdings.slots.note_claim(self._kinds_of(claimed.runs))
         if claimed.is_followed:
             # Soon: it may be too much for the room there is just now.
             self._poll_us, self._poll_at = self._parts.settings.poll_min_us, 0
@@ -246,6 +250,12 @@ class Claimer:
             # Behind them there may be others. They do not come back at once: each is put off, or
             # its task is passed over.
             self._poll_us, self._poll_at = self._parts.settings.poll_min_us, monotonic
+
+    def _kinds_of(self, runs: Sequence[ClaimedRun]) -> Iterator[TaskKind]:
+        for claimed in runs:
+            runnable = self._parts.runnable(claimed.task)
+            if runnable is not None:
+                yield runnable.kind
 
     def _is_plain(self, claimed: Claimed) -> bool:
         """Say whether a claim from a crowd is such that more may be taken before its runs begin."""
@@ -257,12 +267,13 @@ class Claimer:
 
     def _begin_next(self, worker: MemberId, coming: int) -> _Asked | None:
         """Ask for what comes after so many that have not begun, if there is room for it."""
-        room, begin_claim = self._holdings.free - coming, self._parts.begin_claim
-        if room < self._parts.settings.claim_most:
+        room, begin_claim = self._room(coming), self._parts.begin_claim
+        if room.limit < self._parts.settings.claim_most:
             # Only then: the store has nothing to do for us in the meantime.
             self._holdings.collect()
-            room = self._holdings.free - coming
-        if room <= 0 or begin_claim is None:
+            self.begin_ahead(worker)
+            room = self._room(coming)
+        if room.limit <= 0 or begin_claim is None:
             return None
         order, before = self._order(worker, room), self._parts.clock.monotonic_us()
         return _Asked(order, begin_claim(order), before)
@@ -272,7 +283,17 @@ class Claimer:
         if self._holdings.unadmitted:
             self._start_all(worker, self._admission.ask(worker), is_admitted=True)
 
-    def _order(self, worker: MemberId, room: int) -> ClaimRuns:
+    def begin_ahead(self, worker: MemberId) -> None:
+        """Begin what was claimed ahead, as far as there are slots now."""
+        self._start_all(worker, self._holdings.take_ahead(worker))
+
+    def _room(self, coming: int = 0) -> ClaimRoom:
+        """Return how many to claim, when so many are coming already."""
+        free, monotonic = self._holdings.free(), self._parts.clock.monotonic_us()
+        room = self._holdings.slots.room(free, monotonic, self._holdings.unbegun)
+        return room._replace(limit=room.limit - coming)
+
+    def _order(self, worker: MemberId, room: ClaimRoom) -> ClaimRuns:
         settings = self._parts.settings
         limits = dict(settings.queue_limits)
         if limits:
@@ -281,16 +302,23 @@ class Claimer:
                     limits[queue] = max(0, limits[queue] - count)
         order = ClaimRuns(
             worker=worker,
-            limit=min(room, settings.claim_most),
+            limit=min(room.limit, settings.claim_most),
             queues=settings.queues,
             queue_limits=limits,
             rotation=self._rotation,
-            without=self._missing.served_elsewhere(),
+            without=self._missing.served_elsewhere() | self._tasks_of(room.full),
             newest_first=self._takes_newest,
             served=self._served,
         )
         is_turn = self.is_more and not self._takes_newest
-        return self._lanes.order(order, self._holdings.running) if is_turn else order
+        return self._lanes.order(order, self._holdings.holds(worker)) if is_turn else order
+
+    def _tasks_of(self, kinds: frozenset[TaskKind]) -> frozenset[str]:
+        """Return the tasks of kinds that there is no room for: others are not to wait for them."""
+        if not kinds:
+            return frozenset()
+        known = (self._parts.runnable(name) for name in self._parts.catalogue.names())
+        return frozenset(one.name for one in known if one is not None and one.kind in kinds)
 
     def _take_turns(self, claimed: Claimed) -> None:
         """Let another queue and other tenants be first; the newest come where the oldest did."""
@@ -332,10 +360,12 @@ class Claimer:
     ) -> int:
         """Hand runs to their executors; return how many, but for those whose task is unknown.
 
-        Limited ones are kept until the store lets them begin, and stand in nobody's way.
+        Limited ones are kept until the store lets them begin, and stand in nobody's way. Those that
+        there is no slot for wait for one.
         """
         if not runs:
             return 0
+        free = self._holdings.free()
         holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
         workshop, running = holdings.workshop(worker), holdings.running
         monotonic = self._parts.clock.monotonic_us()
@@ -353,6 +383,10 @@ class Claimer:
                 holdings.unknown.append(claimed)
                 continue
             taken += 1
+            free[way.pool] -= 1
+            if free[way.pool] < 0:
+                way.pool.ahead.append(AheadRun(claimed, monotonic))
+                continue
             if way.is_asked and not is_admitted and admission.is_limited(claimed, way.runnable):
                 holdings.unadmitted.append(claimed)
                 continue
@@ -360,6 +394,7 @@ class Claimer:
             if way.is_calling:
                 held.is_calling = True
             running[held] = None
+            way.pool.taken += 1
             if tracing is not None:
                 _trace(tracing, held)
             if not way.is_watched and self._is_late(held):
@@ -380,6 +415,7 @@ class Claimer:
             return None
         return _TaskStart(
             runnable,
+            self._holdings.slots.of(runnable.kind),
             crowds.setdefault(runnable.kind, []),
             has_own_limits=runnable.policy.run_timeout_us is not None,
             is_asked=self._admission.concerns(runnable),

@@ -73,6 +73,11 @@ class WorkerContext:
         found = self.catalogue.find(task)
         return found if found is not None and found.kind in self.executors else None
 
+    def kinds(self) -> set[TaskKind]:
+        """Return the kinds of the tasks that we can run."""
+        known = (self.runnable(name) for name in self.catalogue.names())
+        return {one.kind for one in known if one is not None}
+
     def executor(self, runnable: Runnable) -> Executor:
         """Return who runs a task."""
         return self.executors[runnable.kind]

@@ -48,6 +48,7 @@ class WorkerMembership:
         self._beaten_at = 0
         self._deadline = 0
         self._is_in_doubt = False
+        self._slots = 0
 
     def number(self) -> int:
         """Return our id for telemetry; 0 before we have one."""
@@ -68,6 +69,7 @@ class WorkerMembership:
         runnables = {name: parts.runnable(name) for name in parts.catalogue.names()}
         known = {name: one for name, one in runnables.items() if one is not None}
         parts.store.register_policies({name: one.policy for name, one in known.items()})
+        self._slots = settings.slots_of({one.kind for one in known.values()})
         before = parts.clock.monotonic_us()
         order = Join(
             kind=MemberKind.WORKER,
@@ -75,7 +77,8 @@ class WorkerMembership:
             process=parts.node.process,
             ttl_us=settings.ttl_us,
             wake_address=parts.node.wake_address,
-            slots=settings.slots,
+            slots=self._slots,
+            ahead=settings.claim_max,
             queues=settings.queues or (),
             tasks=tuple(known),
         )
@@ -95,7 +98,7 @@ class WorkerMembership:
             worker=self.id,
             holds=holdings.holds(self.id),
             ttl_us=self._parts.settings.ttl_us,
-            slots=self._parts.settings.slots,
+            slots=self._slots,
             leaked=len(holdings.leaked),
             skew_us=self._parts.time.skew_us(),
         )
@@ -159,7 +162,7 @@ class Draining:
         """Begin when it is asked for or needed; past the grace, ask what still runs to stop."""
         settings, holdings = self._parts.settings, self._holdings
         leaked = len(holdings.leaked)
-        if not self.is_worn and leaked >= min(settings.leaked_max, settings.slots):
+        if not self.is_worn and leaked >= min(settings.leaked_max, settings.slots or settings.leaked_max):
             self.is_worn = self.is_asked = True
             self._parts.emit(WorkerRecycling(member=member, leaked=leaked))
         until = self._until(monotonic)

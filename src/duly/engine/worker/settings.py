@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
+from duly.domain.enums import TaskKind
 from duly.errors import UsageError
 from duly.store.ports.execution import QUEUES_MAX, WORKER_TTL_US
 from duly.timetable.instants import SECOND_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SLOTS_MAX = 10_000
 CLAIMED_WHOLE = 500
@@ -23,8 +28,13 @@ _NOT_A_NUMBER = frozenset(("queues", "queue_limits"))
 class WorkerSettings:
     """How a worker goes about its work; the defaults are right for most."""
 
-    slots: int = 10
-    """How many runs it executes at a time."""
+    slots: int | None = None
+    """How many runs it executes at a time, of whatever kind; None for the two defaults below."""
+    async_slots: int = 512
+    """By default: how many async tasks, which cost little while they wait. Each may hold a
+    connection, and many systems let a process open 1,024 files;"""
+    other_slots: int = 10
+    """and how many that need a thread or a process each."""
     queues: tuple[str, ...] | None = None
     """Which queues it serves; None for every queue there is."""
     queue_limits: Mapping[str, int] = field(default_factory=dict)
@@ -45,9 +55,13 @@ class WorkerSettings:
     """How long running work may finish after we were asked to stop."""
     cancel_grace_us: int = 10 * SECOND_US
     """How long code may take to stop after it was asked; then we insist."""
+    unbegun_us: int = 750 * _MILLISECOND_US
+    """How long a run may wait here for a slot, or for an event loop or a thread that is blocked.
+    Then it is given back, at no cost: another worker may have room."""
+    ended_lately_us: int = 100 * _MILLISECOND_US
+    """As many runs as have ended in so long are claimed ahead of free slots: as many will end."""
     begin_within_us: int = 60 * SECOND_US
-    """How soon code must begin after it was handed over: a process has to start first. What does
-    not is given back, at no cost; its time-out counts from its beginning."""
+    """The same of code that a process has to start for; its time-out counts from its beginning."""
     leaked_max: int = 3
     """When so many slots are lost to code that can't be stopped, we end, to be replaced."""
 
@@ -67,7 +81,7 @@ class WorkerSettings:
     talk_every_us: int = 4 * _MILLISECOND_US
     """While a few runs come and go all the time, we tell of ends and ask for more this often."""
     claim_max: int = 1000
-    """How many runs one statement claims; see `claim_most`."""
+    """How many runs one statement claims, and how many wait here for a slot; see `claim_most`."""
     claims_ahead_max: int = 32
     """How many more claims a tick makes in a crowd, each on its way while the runs of the one
     before it are begun."""
@@ -94,15 +108,24 @@ class WorkerSettings:
     @property
     def claim_most(self) -> int:
         """How many runs one claim takes: of many slots the half, whose runs begin meanwhile."""
-        return min(self.claim_max, max(CLAIMED_WHOLE, -(-self.slots // 2)))
+        return min(self.claim_max, max(CLAIMED_WHOLE, -(-self.slots_of(TaskKind) // 2)))
+
+    def slots_of(self, kinds: Iterable[TaskKind]) -> int:
+        """Return how many runs of tasks of some kinds are executed at a time."""
+        if self.slots is not None:
+            return self.slots
+        pools = {kind is TaskKind.ASYNC for kind in kinds}
+        return self.async_slots * (True in pools) + self.other_slots * (False in pools)
 
     def __post_init__(self) -> None:
         """Refuse a limit that is no number or limits everything, and a lease nobody can keep."""
         for one in fields(self):
+            if one.name == "slots" and self.slots is None:
+                continue
             if one.name not in _NOT_A_NUMBER:
                 least = 0 if one.name in _MAY_BE_ZERO else 1
                 _require_limit(one.name, getattr(self, one.name), least)
-        if self.slots > SLOTS_MAX:
+        if self.slots is not None and self.slots > SLOTS_MAX:
             remedy = f"give at most {SLOTS_MAX:,}, and start more workers"
             raise UsageError("slots", self.slots, "is too many for one worker", remedy)
         self._check_queues()

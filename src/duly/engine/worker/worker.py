@@ -191,11 +191,20 @@ class Worker:
         self._holdings.collect()
         self._limits.enforce(monotonic)
         self._draining.note(self._membership.number(), monotonic)
+        self._see_to_ahead()
         if monotonic >= self._outage.retry_at:
             self._talk()
         if self._is_drained(self._parts.clock.monotonic_us()):
             self.stop()
         return self._wake_at(self._parts.clock.monotonic_us())
+
+    def _see_to_ahead(self) -> None:
+        """Begin what was claimed ahead; give it back if we are to take no more."""
+        worker = self._membership.id
+        if worker is not None and (self.is_draining or self._claiming.is_barred):
+            self._holdings.give_back_ahead(worker)
+        elif worker is not None:
+            self._claiming.begin_ahead(worker)
 
     def _is_drained(self, monotonic: int) -> bool:
         """Say whether there is nothing left to do, and nothing that we might not know of.
@@ -230,6 +239,7 @@ class Worker:
         if self._membership.id is not None:
             holdings.give_back_unknown(self._membership.id)
             holdings.give_back_unadmitted(self._membership.id)
+            holdings.give_back_ahead(self._membership.id)
         # If the store can't be told, or can't tell us what is ours, our lease runs out by itself,
         # and others settle the rest.
         with suppress(*STORE_AWAY):
@@ -330,6 +340,8 @@ class Worker:
     def _goes_on(self) -> None:
         """Tell of what has ended while a claim is on its way."""
         self._holdings.collect()
+        if self._membership.id is not None:
+            self._claiming.begin_ahead(self._membership.id)
         self._finishing.go_on()
 
     def _settle_unadmitted(self, worker: MemberId) -> None:
@@ -357,6 +369,7 @@ class Worker:
         if membership.id is None:
             if not self.is_draining:
                 membership.join()
+                self._holdings.slots.serve(self._parts.kinds())
                 self._admission.begin()
                 self._admission.learn()
             return True
@@ -385,16 +398,17 @@ class Worker:
         """Stop what must stop, and give back what we never knew that we have."""
         running = {held.hold: held for held in self._holdings.running} if beaten.stops else {}
         gone = []
+        assert self._membership.id is not None, "only a member hears of strays"
         for stop in beaten.stops:
-            held = running.get(stop.hold)
+            held, is_ours = running.get(stop.hold), stop.kind is StopReason.CANCEL
             if held is None:
+                self._holdings.stop_ahead(self._membership.id, stop.hold, is_ours=is_ours)
                 continue
-            if stop.kind is StopReason.CANCEL:
+            if is_ours:
                 self._limits.stop(held, StopCause.CANCEL)
             elif held.stopping is None or held.stopping.cause is not StopCause.FENCED:
                 gone.append(held)
         self._limits.fence_off(gone, TAKEN)
-        assert self._membership.id is not None, "only a member hears of strays"
         for hold in beaten.strays:
             self._holdings.give_back(self._membership.id, hold)
 
@@ -403,6 +417,7 @@ class Worker:
         self._limits.fence_off(tuple(self._holdings.running), reason)
         self._holdings.unknown.clear()
         self._holdings.unadmitted.clear()
+        self._holdings.forget_ahead()
         self._membership.lose(reason)
 
     def _wake_at(self, monotonic: int) -> int:
@@ -412,8 +427,7 @@ class Worker:
             return monotonic
         drain_at = self._draining.next_at()
         times = [self._limits.next_at]
-        if drain_at is not None:
-            times.append(drain_at)
+        times += [at for at in (drain_at, self._holdings.ahead_until()) if at is not None]
         if self._membership.id is not None:
             asking += [self._reporting.next_at(), self._membership.beat_at]
             holdings = self._holdings
@@ -436,6 +450,7 @@ class Worker:
             return [end_at]
         has_room = claim_at is not None and not claiming.is_more and not claiming.is_limited
         is_quiet = has_room and bool(holdings.running) and monotonic < pace.end_at
+        is_quiet = is_quiet and holdings.ahead_until() is None  # what waits for a slot
         holdings.quiet_until = pace.end_at if is_quiet else 0
         if is_quiet or end_at is not None:
             end_at = max(end_at or 0, pace.end_at)

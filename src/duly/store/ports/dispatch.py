@@ -62,7 +62,9 @@ class Join:
     wake_address: str = ""
     """Where it can be woken, from `Wakeups.address`; empty if nowhere."""
     slots: int = 0
-    """Of a worker: how many runs it has room for."""
+    """Of a worker: how many runs it executes at a time,"""
+    ahead: int = 0
+    """and how many more it may claim while they end soon."""
     queues: tuple[str, ...] = ()
     """Of a worker: those it serves; empty for all."""
     tasks: tuple[str, ...] = ()

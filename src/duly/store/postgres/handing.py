@@ -37,7 +37,7 @@ OFFERED_MAX = 500
 OFFERED_MIN = 128
 """Who would take fewer than this is not asked: there is more to each offer than that saves."""
 SLOTS_SHARE = 4
-"""An offer fills at most one part in so many of a worker's slots."""
+"""An offer is at most one part in so many of what a worker may hold."""
 KEPT_US = SECOND_US // 20
 """So long an offer may wait for room, while no other is taken."""
 OFFERS_MAX = 64
@@ -143,11 +143,11 @@ class Offers:
         self._place = place
         place.hear_offers(self)
 
-    def expect(self, slots: int, queues: Sequence[str]) -> None:
+    def expect(self, slots: int, ahead: int, queues: Sequence[str]) -> None:
         """Take offers for a worker, if it has many slots and serves one queue or all there are."""
-        most = min(OFFERED_MAX, slots // SLOTS_SHARE)
-        is_fit = most >= OFFERED_MIN and len(queues) <= 1 and not self._is_shared
-        self.most = most if is_fit else 0
+        is_large = slots // SLOTS_SHARE >= OFFERED_MIN
+        is_fit = is_large and len(queues) <= 1 and not self._is_shared
+        self.most = min(OFFERED_MAX, (slots + ahead) // SLOTS_SHARE) if is_fit else 0
 
     def stop(self) -> None:
         """Take none any more, and say so."""

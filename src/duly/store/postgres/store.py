@@ -275,7 +275,7 @@ class PostgresStore(
     def join(self, command: Join) -> tuple[MemberId, int]:
         """Register a member under a fresh id; return it with the store's now."""
         if command.kind is MemberKind.WORKER:
-            self._connections.offers.expect(command.slots, command.queues)
+            self._connections.offers.expect(command.slots, command.ahead, command.queues)
         with self._dispatching() as session:
             member, now = leases.join(session, command)
         at_once = self._connections.settings.fire_connections
