@@ -185,8 +185,8 @@ def test_the_logs_beside_a_file_are_closed_too(place: Workplace, store: SqliteSt
     fixed = place.duly("doctor", "--fix", "--json")
 
     (told,) = (one for one in found.json["checks"] if one["about"] == "permissions")
-    assert "other users of this machine can open promises.db-wal and promises.db-shm" == (
-        told["says"]
+    assert (
+        "other users of this machine can open promises.db-wal and promises.db-shm" == (told["says"])
     )
     assert [str(log.resolve()) for log in logs] == fixed.json["mended"]
     assert [0o600, 0o600] == [stat.S_IMODE(log.stat().st_mode) for log in logs]

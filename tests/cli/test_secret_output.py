@@ -47,7 +47,7 @@ app.command(
     env={"TOKEN": duly.secret("env:DULY_SECRET_TOKEN")},
 )
 """
-SECRET = "canary-of-a-printed-secret"
+SECRET = "canary-of-a-printed-secret"  # noqa: S105 - of no one
 ARGUMENTS = ("--arguments", json.dumps({"token": {"secret": "env:DULY_SECRET_TOKEN"}}))
 
 

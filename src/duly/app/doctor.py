@@ -131,7 +131,9 @@ def close_to_others(app: App) -> list[Path]:
             file.chmod(mode)
         except OSError as error:
             problem = f"can't be closed to other users ({error.strerror})"
-            raise StoreUnavailable(str(file), problem, "run this as the owner of the file") from error
+            raise StoreUnavailable(
+                str(file), problem, "run this as the owner of the file"
+            ) from error
     return [file for file, _ in found]
 
 

@@ -239,7 +239,9 @@ class SecretSources:
 
     def all_in_environment(self) -> list[Secret]:
         """Read every variable that arguments may refer to."""
-        names = (name for name in os.environ if any(_matches(name, one) for one in self.environment))
+        names = (
+            name for name in os.environ if any(_matches(name, one) for one in self.environment)
+        )
         return [Secret(value) for name in names if (value := os.environ[name]).strip()]
 
     def read_declared(self, reference: SecretReference, field: str) -> Secret:

@@ -30,6 +30,7 @@ from duly.domain.outcomes import (
 )
 from duly.domain.runs import ERROR_LENGTH_MAX, LINE_LENGTH_MAX, Progress, Reason, TaskPolicy
 from duly.engine.executors.process_child import (
+    ChildRunContext,
     claimed_from_json,
     claimed_to_json,
     end_from_json,
@@ -141,6 +142,23 @@ def test_a_secret_is_hidden_over_there_before_anything_is_cut(begin, monkeypatch
 
     assert [] == [text for text in said if "hu" in text]
     assert {True} == {len(text) <= ERROR_LENGTH_MAX for text in said}
+
+
+def test_a_process_waits_until_its_worker_knows_what_to_mask():
+    """What it prints takes another way than its words, and may arrive before them."""
+    read_from, write_to = os.pipe()
+    live = ChildRunContext(write_to)
+    waiting = threading.Thread(target=live.conceal, args=("hunter2-is-secret",), daemon=True)
+    waiting.start()
+    word = read_word(os.read(read_from, 1 << 16).decode())
+    is_waiting = waiting.is_alive()
+    live.take({"answer": word["id"], "value": None})
+    waiting.join(LIMIT_SECONDS)
+    os.close(read_from)
+    os.close(write_to)
+
+    assert ("conceal", "hunter2-is-secret") == (word["say"], word["text"])
+    assert (True, False) == (is_waiting, waiting.is_alive())
 
 
 def test_a_task_over_there_asks_before_its_effects_and_what_remains(executor, catalogue):

@@ -11,7 +11,6 @@ import pytest
 
 from duly.engine.manual_clock import ManualClock
 from duly.store.sqlite import SqliteStore
-from duly.store.sqlite import connection as connection_module
 from duly_conformance import steps
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def test_a_new_file_is_for_its_owner_alone_where_only_root_may_call_mknod(path, 
     def refuse(*_: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(connection_module.os, "mknod", refuse)
+    monkeypatch.setattr(os, "mknod", refuse)
 
     assert make_and_use(path) == ALL_PRIVATE
 

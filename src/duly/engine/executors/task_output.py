@@ -46,7 +46,7 @@ HIDDEN = "***"
 CUT_MARK = "…"
 _BASE_64_LENGTH_MIN = 8
 _BEGINNING_LENGTH_MIN = 4
-"""Shorter beginnings of a secret, before a mark that something is left out, are chance."""
+"""Shorter beginnings of a secret, where a text was cut or ends, are chance."""
 
 
 OUTPUT_SECRETS_MAX = 1_000
@@ -90,6 +90,10 @@ class Redactor:
         text = self.hide(text)
         at = len(text) - self._beginning_length(text)
         return text[:at], text[at:]
+
+    def end(self, text: str) -> str:
+        """Return what was held back, for nothing follows it: without the beginning of a secret."""
+        return self._without_beginning(text, _BEGINNING_LENGTH_MIN)
 
     def hide(self, text: str, *, is_cut: bool = False) -> str:
         """Return a text without what must not be seen; of a cut one, without its beginning, too."""
@@ -276,7 +280,7 @@ class MaskedOutput:
         with self._lock, suppress(OSError, ValueError):  # the stream may be closed
             kept, self._kept_back = self._kept_back, ""
             if kept:
-                self.stream.write(self._secrets.hide(kept, is_cut=True))
+                self.stream.write(self._secrets.end(kept))
 
 
 @contextmanager
