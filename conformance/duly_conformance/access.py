@@ -614,6 +614,25 @@ class Tenancy:
 
         assert before == snapshot(store, BOTH)
 
+    @pytest.mark.parametrize("tenant", [OURS, THEIRS])
+    def test_no_order_takes_the_id_of_a_delayed_run(
+        self, store: Store, clock: ManualClock, tenant: str
+    ) -> None:
+        """Neither a run nor a rerun: what is pending keeps its id, and fires under it."""
+        dead = work.make_dead(store, "dead", tenant=OURS)
+        pending = steps.delay(store, clock.now_us() + HOUR_US, tenant=tenant)
+        order = new_run(store.now(), "mine", id=pending.id, tenant=OURS)
+        before = snapshot(store, BOTH)
+
+        for take in (
+            lambda: store.add_runs(add_runs(order)),
+            lambda: store.rerun_run(Rerun(tenant=OURS, id=dead, new_id=pending.id, actor=ADA)),
+        ):
+            with pytest.raises(Conflict, match="is that of another request"):
+                take()
+
+        assert before == snapshot(store, BOTH)
+
     def test_what_is_a_tenants_is_counted_and_nothing_else(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import duly
 from duly import every
 from duly.api.app import Api
 from duly.store.postgres import PostgresStore
+from duly_conformance.kit import snapshot
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
 from tests.postgres.confined_role import as_role, new_role
@@ -67,6 +70,76 @@ def test_a_server_that_is_held_serves_each_tenant_its_own(held):
     assert "schema" in [one["about"] for one in diagnosis["checks"] if one["level"] == "ok"]
     assert "broken" != diagnosis["level"], diagnosis
     assert [] == theirs.check()
+
+
+def kept(theirs):
+    """Return all that both tenants have, without the time of the look."""
+    return replace(snapshot(theirs.store, ("acme", "ours")), status=None)
+
+
+def test_an_id_of_another_tenants_run_is_a_conflict_on_a_held_and_an_owners_server(held):
+    """Whether the run is delayed, open or over, and whenever ours would be due."""
+    asked, _, theirs = held
+    report = theirs.tasks.find("report")
+    delayed, queued, over = (theirs.enqueue(report, delay=delay) for delay in ("1h", None, None))
+    theirs.runs.cancel(over.id)
+    own = duly.App(store=theirs.store, actor="server")
+    own.task(name="report")(lambda: None)
+    with Asker(Api(own), token_for(own, tenant="ours")) as asked_owner:
+        before = kept(theirs)
+        for run in (delayed, queued, over):
+            for terms in ({}, {"delay": "2h"}, {"key": "ours"}):
+                order = {"task": "report", "id": str(run.id), **terms}
+                answers = [one.post("/runs", json=order) for one in (asked, asked_owner)]
+
+                assert [409, 409] == [one.status_code for one in answers], answers[0].text
+                assert answers[0].json() == answers[1].json()
+        assert before == kept(theirs)
+    assert [] == theirs.check()
+
+
+@pytest.mark.parametrize("header", [{}, {"Duly-Tenant": "ours"}, {"Duly-Tenant": "acme"}])
+def test_an_order_about_a_tenant_in_its_body_acts_within_that_tenant(held, header):
+    """Whichever tenant the header names; it is on that tenant's trail."""
+    _, operator, theirs = held
+    orders = (
+        ("PUT", "/quotas/owner:ada", {"json": {"tenant": "acme", "schedules": 7}}),
+        ("DELETE", "/quotas/owner:ada", {"params": {"tenant": "acme"}}),
+        (
+            "POST",
+            "/alerts/silences",
+            {"json": {"tenant": "acme", "duration": "1h", "reason": "they move"}},
+        ),
+        ("POST", "/tokens", {"json": {"tenant": "acme", "name": "theirs"}}),
+        ("PUT", "/alerts/rules/queue-age", {"json": {"tenant": "acme", "threshold": 9}}),
+    )
+    for method, path, terms in orders:
+        answer = operator.ask(method, path, headers=header, **terms)
+        assert 2 == answer.status_code // 100, (path, answer.text)
+
+    told = [entry.action for entry in theirs.audit.page(limit=4).items]
+    assert ["token.created", "alert-silence.set"] == told[:2], told
+    assert ["quota.removed", "quota.set"] == told[2:], told
+    (silence,) = theirs.alerts.silences()
+    assert ("acme", "they move") == (silence.tenant, silence.reason)
+
+
+def test_what_is_of_all_tenants_is_refused_by_name_and_never_answered_in_part(held):
+    """A part that is well would say that all is."""
+    _, operator, theirs = held
+    theirs.enqueue(theirs.tasks.find("report"), queue="idle")
+    for path in ("/audit", "/events"):
+        answer = operator.get(path, params={"all_tenants": "true"})
+
+        assert 403 == answer.status_code, answer.text
+        assert "sees one tenant at a time" in answer.text
+    diagnosis = operator.get("/doctor").json()
+    assert (False, "degraded") == (diagnosis["is_well"], diagnosis["level"])
+    assert ("fleet", "one-tenant-seen") in [
+        (one["about"], one["code"]) for one in diagnosis["checks"]
+    ]
+    assert not {"dispatch", "work", "alerts"} & {one["about"] for one in diagnosis["checks"]}
+    assert 200 == operator.get("/audit", headers={"Duly-Tenant": "acme"}).status_code
 
 
 def test_an_owner_is_gone_for_the_tenant_that_says_so(held):

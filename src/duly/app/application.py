@@ -367,7 +367,7 @@ class Guarding:
 
     def check(self) -> list[IntegrityFinding]:
         """Look for what must never be in the store."""
-        self._caller.require_operator("look for what must never be")
+        self._caller.require_all_tenants("look for what must never be")
         return self.store.check()
 
 

@@ -21,6 +21,7 @@ from duly.client.status import judge_health, living, schema_findings, skew_text
 from duly.clock import SystemClock
 from duly.engine.dispatcher.leases import is_leased
 from duly.errors import DulyError, NotFound, StoreError, StoreUnavailable, UsageError
+from duly.store.ports.auth import sees_everything
 from duly.timetable.data_sources import ZoneFolder
 from duly.timetable.zones import default_zones
 
@@ -105,7 +106,7 @@ def examine(app: App, clock: Clock | None = None) -> Diagnosis:
         checks.append(schema)
         if schema.level is not Level.BROKEN:
             checks += _store(app, clock or SystemClock())
-            checks += _fleet(app)
+            checks += _fleet(app) if sees_everything(app.store) else [_unseen()]
     except (StoreError, UsageError, NotFound) as error:
         checks.append(_broken(error))
     return Diagnosis(tuple(checks))
@@ -277,6 +278,18 @@ def _open_to_others(path: Path) -> list[tuple[Path, int]]:
         if closed != mode & (stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO):
             found.append((file, closed))
     return found
+
+
+def _unseen() -> Check:
+    """Say that nothing was said: a part of what is wrong would look as if all were well."""
+    return Check(
+        about="fleet",
+        level=Level.DEGRADED,
+        says="this role of the database sees one tenant at a time: timers, queues, workers and"
+        " alerts of all tenants can't be looked at",
+        code="one-tenant-seen",
+        remedy="ask a server that connects as dispatchers do, or run duly doctor with their URL",
+    )
 
 
 def _fleet(app: App) -> Iterator[Check]:

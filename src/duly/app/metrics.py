@@ -24,10 +24,10 @@ from duly.domain.alerts import AlertState
 from duly.domain.enums import RunState, ScheduleStatus
 from duly.domain.runs import TASK_GONE
 from duly.domain.vitals import summarize_runs
-from duly.errors import Forbidden, UsageError
+from duly.errors import UsageError
 from duly.store.derived_queries import Reach, read_signs
 from duly.store.ports.alerts import AlertFilter
-from duly.store.ports.auth import sees_everything
+from duly.store.ports.auth import require_all_tenants
 from duly.store.ports.backfill import LISTED_MAX
 from duly.store.ports.queries import ScheduleFilter
 from duly.telemetry.prometheus import MEDIA_TYPE, Measured, Metric
@@ -480,11 +480,9 @@ QUEUES_TOLD_MAX = MEMBERS_TOLD_MAX = 200
 def measure(app: App) -> Measured:
     """Measure the whole store, of all tenants: it is an operator's to see."""
     measured = Measured(STORE_METRICS)
+    # Whoever sees nothing would tell that nothing is due and all is well.
+    require_all_tenants(app.store, "metrics", "be measured")
     found = app.store.status()
-    if not sees_everything(app.store):
-        # Whoever sees nothing would tell that nothing is due and all is well.
-        problem = "the server's role of the database sees one tenant at a time"
-        raise Forbidden("metrics", problem, "ask a server that connects as dispatchers do")
     signs = _read_signs(app)
     stale = tuple(one for seen in signs for one in completion_findings(seen))
     seen = status_view(app.store.name, found)

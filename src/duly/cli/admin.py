@@ -230,7 +230,7 @@ def access(
 ) -> None:
     """Let a role of PostgreSQL serve tenants, and see the rows of one at a time.
 
-    Run it as the owner of the schema, and again after every migration.
+    Run it as the owner of the schema. `duly db migrate` grants access again when that is needed.
 
     Parameters
     ----------

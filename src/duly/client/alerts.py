@@ -160,7 +160,7 @@ class Alerts:
             until=self._until(duration, until),
             actor=caller.ordering(reason),
         )
-        return silence_view(caller.store.set_alert_term(order))
+        return silence_view(caller.store_of(whose or caller.tenant).set_alert_term(order))
 
     def unsilence(
         self, silence: UUID | str, *, reason: str | None = None, version: int | None = None

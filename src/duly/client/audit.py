@@ -79,7 +79,7 @@ class Events:
         if not (_is_whole(limit) and 1 <= limit <= PAGE_MAX):
             raise UsageError("limit", limit, "is out of range", f"give 1 to {PAGE_MAX:,}")
         if all_tenants:
-            self._caller.require_operator("follow what happens to others")
+            self._caller.require_all_tenants("follow what happens to others")
         tenant = None if all_tenants else self._caller.tenant
         command = AuditAfter(after=number, tenant=tenant, limit=limit)
         page = self._caller.store.follow_audit(command)
@@ -500,7 +500,7 @@ class Audit:
         `all_tenants` also what is of no tenant: members, leases, the store itself.
         """
         if all_tenants:
-            self._caller.require_operator("look at what others did")
+            self._caller.require_all_tenants("look at what others did")
         command = AuditFilter(
             tenant=None if all_tenants else self._caller.tenant,
             subject=read_looked_for("subject", subject),

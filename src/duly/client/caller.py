@@ -17,7 +17,7 @@ from duly.client.parameters import read_reason
 from duly.domain.audit import Actor
 from duly.errors import Forbidden, UsageError
 from duly.store.caller_transactions import AwaitedConnection, LentTransaction
-from duly.store.ports.auth import part_of
+from duly.store.ports.auth import part_of, require_all_tenants
 from duly.timetable.instants import SECOND_US
 
 if TYPE_CHECKING:
@@ -99,6 +99,18 @@ class Caller:
             problem = f"may not {what}: that concerns every tenant"
             remedy = "ask an operator, or use a token of all tenants with the scope admin"
             raise Forbidden(self.actor, problem, remedy)
+
+    def store_of(self, tenant: str) -> Store:
+        """Return the store for an order that names a tenant: the caller's own or another."""
+        return part_of(self.open_store(), tenant)
+
+    def require_all_tenants(self, what: str) -> None:
+        """Refuse what concerns all tenants to a caller that would see and change a part of it.
+
+        That is a tenant's caller, and one whose role of the database is shown one tenant's rows.
+        """
+        self.require_operator(what)
+        require_all_tenants(self.open_store(), self.actor, what)
 
     def ordering(self, reason: str | None = None) -> Actor:
         """Return who gives an order, from where and why, as the audit trail records it."""

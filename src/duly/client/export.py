@@ -309,7 +309,7 @@ class Exporter:
         which nobody may go on here. A file that exists is not written over; what is written only in
         part does not get its name. `tell` is told how many are written so far.
         """
-        self._caller.require_operator("export promises")
+        self._caller.require_all_tenants("export promises")
         store = self._caller.store
         with store.export_promises(has_history=history) as exported:
             if stopped and exported.alive:
@@ -342,7 +342,7 @@ class Exporter:
         on_conflict="skip" it is left out, with all that refers to it. The same file again changes
         nothing. With `dry_run` nothing is written. `tell` is told how many are read so far.
         """
-        self._caller.require_operator("import promises")
+        self._caller.require_all_tenants("import promises")
         choice = _read_choice(on_conflict)
         with _opened(file) as (stream, name):
             whole = read_whole(stream, name)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from duly.domain.quotas import Quota as Record
     from duly.domain.schedule_changes import ScheduleChange
     from duly.domain.schedules import ScheduleRecord
+    from duly.store.ports import Store
     from duly.store.ports.limits import BreakerRecord, PlaceRecord
     from duly.store.ports.operations import QueueRecord
 
@@ -605,13 +606,13 @@ class Quotas:
             remedy = f"give one of {', '.join(Counted)}"
             raise UsageError("quota", scope, "is asked to change nothing", remedy)
         command = SetQuotas(key=key, most=most, actor=self._caller.ordering(reason))
-        return [_quota_view(one) for one in self._caller.store.set_quotas(command)]
+        return [_quota_view(one) for one in self._store_of(key).set_quotas(command)]
 
     def remove(self, scope: str, *, tenant: str | None = None, reason: str | None = None) -> None:
         """Take back all that was set for a scope: what is said about each holds again."""
         self._caller.require_operator("take quotas back")
         key = self._key(scope, tenant)
-        self._caller.store.remove_quotas(key, self._caller.ordering(reason))
+        self._store_of(key).remove_quotas(key, self._caller.ordering(reason))
 
     def list(self) -> ListedQuotas:
         """Return every quota by scope, and the one that holds for each owner unless it is set.
@@ -628,6 +629,9 @@ class Quotas:
         """Say whether a quota is one that the caller may see."""
         whose = key.tenant or tenant_of(key.scope)
         return not self._caller.is_confined or whose in {None, self._caller.tenant}
+
+    def _store_of(self, key: QuotaKey) -> Store:
+        return self._caller.store_of(key.tenant or self._caller.tenant)
 
     def _key(self, scope: str, tenant: str | None) -> QuotaKey:
         key = read_quota_scope(

@@ -94,7 +94,7 @@ SCANNING = {
     "reading.COUNT_EARLY": "by an index that is empty for ever",
     "retention.FOLD_TALLIES": "some of the changes that are there, whichever",
     "schema.HAS_SCHEMA": "the names of schemas",
-    "schema.KEEPS_TENANTS": "policies, as many as tables have, at the first use of a store",
+    "schema.READ_ACCESS": "policies, as many as tables have, at the first use of a store",
     "connection.FIRST_LOOK": "the same",
     "access_grants.LIST_HELD": "policies, when somebody grants access",
     "access_grants.LIST_TABLES": "the names of tables",

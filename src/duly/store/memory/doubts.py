@@ -32,6 +32,7 @@ from duly.store.memory.reading import get_run, run_record
 from duly.store.memory.scopes import get_scope
 from duly.store.memory.tables import RunRow
 from duly.store.ports.effects import FREE_TASK, AmbiguousRun, VerdictRecord
+from duly.store.rulings import id_taken
 from duly.store.work_rulings import retried_tries, unknown_run
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def rerun_run(journal: Journal, command: Rerun) -> RunRecord:
     there = tables.runs.get(command.new_id)
     if there is not None:
         return same_rerun(run_record(journal, there), command)
+    if command.new_id in tables.delayed:
+        raise id_taken(command.new_id)
     record = run_to_repeat(get_run(journal, command.id), command, journal.now)
     if tables.task_orders.get(record.call.task, FREE_TASK).is_blocked:
         raise reruns_blocked(record.call.task)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from duly.errors import Forbidden
 from duly.timetable.instants import DAY, HOUR, MINUTE, SECOND_US
 
 if TYPE_CHECKING:
@@ -311,10 +312,7 @@ class KeepsTenants:
 
     @property
     def is_held(self) -> bool:
-        """Whether it sees one tenant's at a time, and of all together nothing.
-
-        Known once it was asked anything.
-        """
+        """Whether it sees one tenant's at a time, and of all together nothing."""
         raise NotImplementedError
 
     def grant_access(self, role: str, *, is_undone: bool, is_dry: bool) -> list[str]:
@@ -327,8 +325,16 @@ class KeepsTenants:
 
 
 def sees_everything(store: Store) -> bool:
-    """Say whether a store that was asked something already sees what is every tenant's."""
+    """Say whether a store sees what is every tenant's."""
     return not (isinstance(store, KeepsTenants) and store.is_held)
+
+
+def require_all_tenants(store: Store, actor: str, what: str) -> None:
+    """Refuse what is about all tenants where the database shows one: a part looks like all."""
+    if not sees_everything(store):
+        problem = f"may not {what}: the server's role of the database sees one tenant at a time"
+        remedy = "ask about one tenant, or ask a server that connects as dispatchers do"
+        raise Forbidden(actor, problem, remedy)
 
 
 def part_of(store: Store, tenant: str) -> Store:

@@ -16,6 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.errors import NotFound, UsageError
+from duly.store.postgres.schema import ACCESS_NUMBER, ACCESS_OF_POLICY
 from duly.store.postgres.session import first
 from duly.store.postgres.tenant_connections import TENANT_SETTING
 
@@ -30,7 +31,11 @@ _ALL = (*_CHANGE, "DELETE")
 
 
 class Rule(NamedTuple):
-    """Whose a row is: what may be seen and touched, and what may be written."""
+    """Whose a row is: what may be seen and touched, and what may be written.
+
+    `{table}` stands for the table that the rule holds for. Each of its columns is named with it: in
+    a subquery, a bare name would mean a column of the other table, if that has one of that name.
+    """
 
     seen: str
     written: str
@@ -45,27 +50,31 @@ class Grant(NamedTuple):
 
 def _of(column: str = "tenant", *others: str) -> Rule:
     """Return the rule for a table that says whose its rows are, or that they are nobody's."""
-    also = "".join(f" OR {column} = '{other}'" for other in others)
-    own = f"{column} = {TENANT}{also}"
+    also = "".join(f" OR {{table}}.{column} = '{other}'" for other in others)
+    own = f"{{table}}.{column} = {TENANT}{also}"
     return Rule(own, own)
 
 
 def _of_run(column: str = "run_id") -> Rule:
     """Return the rule for what belongs to a run, which may be written in the same statement."""
-    seen = f"EXISTS (SELECT 1 FROM duly.runs of_run WHERE of_run.id = {column})"  # noqa: S608
-    return Rule(seen, f"NOT duly.is_others_run({column})")
+    own = f"{{table}}.{column}"
+    seen = f"EXISTS (SELECT 1 FROM duly.runs of_run WHERE of_run.id = {own})"  # noqa: S608
+    return Rule(seen, f"NOT duly.is_others_run({own})")
 
 
 def _of_row(table: str, column: str) -> Rule:
-    seen = f"EXISTS (SELECT 1 FROM duly.{table} of_row WHERE of_row.id = {column})"  # noqa: S608
+    own = f"{{table}}.{column}"
+    seen = f"EXISTS (SELECT 1 FROM duly.{table} of_row WHERE of_row.id = {own})"  # noqa: S608
     return Rule(seen, seen)
 
 
 _SHARE = f"CASE {TENANT} WHEN '{TENANT_DEFAULT}' THEN '' ELSE {TENANT} END"
-_QUEUED = Rule(f"tenant IN ('', {_SHARE}) AND {_of_run().seen}", f"tenant = {_SHARE}")
+_QUEUED = Rule(
+    f"{{table}}.tenant IN ('', {_SHARE}) AND {_of_run().seen}", f"{{table}}.tenant = {_SHARE}"
+)
 # What concerns every tenant is on the trail under no name. Who comes and who may is written before
 # it is known whose he is.
-_OF_ACCESS = "action ^@ 'token.' OR action ^@ 'session.'"
+_OF_ACCESS = "{table}.action ^@ 'token.' OR {table}.action ^@ 'session.'"
 _ON_TRAIL = Rule(_of("tenant", "").seen, f"{_of('tenant', '').written} OR {_OF_ACCESS}")
 _OF_SCHEDULE = _of_row("schedules", "schedule_id")
 
@@ -141,69 +150,106 @@ CREATE OR REPLACE FUNCTION duly.is_others_run(asked uuid) RETURNS bool LANGUAGE 
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM duly.runs
         WHERE id = asked AND tenant NOT IN ('', coalesce({TENANT}, ''))) $$"""  # noqa: S608 - ours
+# Ids that callers choose live in one space: one that another tenant has used can't be used again.
+MAKE_OTHERS_IDS = f"""
+CREATE OR REPLACE FUNCTION duly.others_ids(asked uuid[]) RETURNS SETOF uuid LANGUAGE sql VOLATILE
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+    SELECT id FROM (
+        SELECT id, tenant FROM duly.runs WHERE id = ANY(asked)
+        UNION ALL SELECT id, tenant FROM duly.delayed WHERE id = ANY(asked)
+        UNION ALL SELECT id, tenant FROM duly.schedules WHERE id = ANY(asked)
+        UNION ALL SELECT id, tenant FROM duly.backfills WHERE id = ANY(asked)) used
+    WHERE tenant NOT IN ('', coalesce({TENANT}, '')) $$"""  # noqa: S608 - ours
 # How many schedules are made in a minute is bounded over all tenants: when, and nothing else.
 MAKE_COUNTING = """
 CREATE OR REPLACE FUNCTION duly.made_since(first uuid, since int8, most int8) RETURNS SETOF int8
     LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT created_at FROM duly.schedules WHERE id >= first AND created_at > since
     ORDER BY created_at DESC LIMIT most $$"""
-FUNCTIONS = ("duly.is_others_run(uuid)", "duly.made_since(uuid, int8, int8)")
+FUNCTIONS = (
+    "duly.is_others_run(uuid)",
+    "duly.others_ids(uuid[])",
+    "duly.made_since(uuid, int8, int8)",
+)
+# An id is pending whichever tenant's it is: what is made under it would take the other's place.
+SEE_ALL_PENDING = """
+ALTER FUNCTION duly.are_pending(uuid[]) SECURITY DEFINER SET search_path = pg_catalog, pg_temp"""
+SEE_OWN_PENDING = "ALTER FUNCTION duly.are_pending(uuid[]) SECURITY INVOKER RESET search_path"
 LIST_TABLES = """
 SELECT c.relname FROM pg_catalog.pg_class c
-WHERE c.relnamespace = 'duly'::pg_catalog.regnamespace AND c.relkind IN ('r', 'p')
-    AND NOT c.relispartition ORDER BY c.relname"""
+WHERE c.relnamespace = 'duly'::pg_catalog.regnamespace AND c.relkind IN ('r', 'p', 'v')
+ORDER BY c.relname"""
 READ_ROLE = """
 SELECT r.rolsuper OR r.rolbypassrls, pg_catalog.pg_has_role(r.oid, c.relowner, 'USAGE')
 FROM pg_catalog.pg_roles r CROSS JOIN pg_catalog.pg_class c
 WHERE r.rolname = $1 AND c.oid = 'duly.runs'::pg_catalog.regclass"""
-LIST_HELD = """
-SELECT DISTINCT p.polname FROM pg_catalog.pg_policy p
-WHERE p.polrelid = 'duly.runs'::pg_catalog.regclass AND NOT p.polpermissive"""
+LIST_HELD = f"""
+SELECT r.rolname, {ACCESS_OF_POLICY}
+FROM pg_catalog.pg_policy p JOIN pg_catalog.pg_roles r ON r.oid = p.polroles[1]
+WHERE p.polrelid = 'duly.runs'::pg_catalog.regclass AND NOT p.polpermissive
+ORDER BY r.rolname"""  # noqa: S608 - ours
 
 
-def grant_statements(session: Session, role: str) -> list[str]:
-    """Return what gives a role its rights and holds it to one tenant at a time."""
+def grant_statements(session: Session, role: str) -> list[list[str]]:
+    """Return what gives a role its rights and holds it to one tenant at a time.
+
+    Each part is a transaction of its own, about one table: a table is locked while it gets its
+    policies, and a dispatcher that runs meanwhile may wait for one, but never in a circle. The
+    number of it all is noted at the end.
+    """
     _require_fit(session, role)
     name = _quoted(role)
-    statements = [
-        MAKE_FUNCTION.strip(),
-        MAKE_COUNTING.strip(),
-        *(f"REVOKE ALL ON FUNCTION {one} FROM PUBLIC" for one in FUNCTIONS),
-        f"REVOKE ALL ON ALL TABLES IN SCHEMA duly FROM {name}",
-        f"GRANT USAGE ON SCHEMA duly TO {name}",
-        f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA duly TO {name}",
+    parts = [
+        [
+            MAKE_FUNCTION.strip(),
+            MAKE_OTHERS_IDS.strip(),
+            MAKE_COUNTING.strip(),
+            SEE_ALL_PENDING.strip(),
+            *(f"REVOKE ALL ON FUNCTION {one} FROM PUBLIC" for one in FUNCTIONS),
+            f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA duly TO {name}",
+        ]
     ]
     for table in _tables(session):
+        part = [f"REVOKE ALL ON duly.{table} FROM {name}"]
         grant = GRANTS.get(table)
-        if grant is None:
-            continue
-        statements.append(f"GRANT {', '.join(grant.rights)} ON duly.{table} TO {name}")
-        if grant.rule is not None:
-            statements += _hold(table, role, grant.rule)
-    return statements
+        if grant is not None and grant.rule is not None:
+            part += _hold(table, role, grant.rule)
+        if grant is not None:
+            part.append(f"GRANT {', '.join(grant.rights)} ON duly.{table} TO {name}")
+        parts.append(part)
+    noted = f"COMMENT ON POLICY {_policy(role)} ON duly.runs IS '{ACCESS_NUMBER}'"
+    return [*parts, [f"GRANT USAGE ON SCHEMA duly TO {name}", noted]]
 
 
-def revoke_statements(session: Session, role: str) -> list[str]:
+def revoke_statements(session: Session, role: str) -> list[list[str]]:
     """Return what takes a role's rights back, and lifts what was held for its sake alone."""
     name, policy = _quoted(role), _policy(role)
-    others = {found for (found,) in session.rows(LIST_HELD)} - {_policy_name(role)}
-    statements = [
-        f"REVOKE ALL ON ALL TABLES IN SCHEMA duly FROM {name}",
-        f"REVOKE ALL ON ALL FUNCTIONS IN SCHEMA duly FROM {name}",
-        f"REVOKE ALL ON SCHEMA duly FROM {name}",
+    others = {found for found, _ in session.rows(LIST_HELD)} - {role}
+    parts = [
+        [
+            f"REVOKE ALL ON ALL TABLES IN SCHEMA duly FROM {name}",
+            f"REVOKE ALL ON ALL FUNCTIONS IN SCHEMA duly FROM {name}",
+            f"REVOKE ALL ON SCHEMA duly FROM {name}",
+        ]
     ]
     for table in _tables(session):
         if table not in GRANTS or GRANTS[table].rule is None:
             continue
-        statements.append(f"DROP POLICY IF EXISTS {policy} ON duly.{table}")
+        part = [f"DROP POLICY IF EXISTS {policy} ON duly.{table}"]
         if not others:
-            statements += [
+            part += [
                 f"DROP POLICY IF EXISTS everybody ON duly.{table}",
                 f"ALTER TABLE duly.{table} DISABLE ROW LEVEL SECURITY",
             ]
+        parts.append(part)
     if not others:
-        statements += [f"DROP FUNCTION IF EXISTS {one}" for one in FUNCTIONS]
-    return statements
+        parts.append([*(f"DROP FUNCTION IF EXISTS {one}" for one in FUNCTIONS), SEE_OWN_PENDING])
+    return parts
+
+
+def roles_with_less(session: Session) -> list[str]:
+    """Return the roles that were granted access by an older program."""
+    return [role for role, number in session.rows(LIST_HELD) if number < ACCESS_NUMBER]
 
 
 def _hold(table: str, role: str, rule: Rule) -> list[str]:
@@ -215,8 +261,8 @@ def _hold(table: str, role: str, rule: Rule) -> list[str]:
         f"CREATE POLICY everybody ON duly.{table} USING (true) WITH CHECK (true)",
         f"DROP POLICY IF EXISTS {policy} ON duly.{table}",
         f"""CREATE POLICY {policy} ON duly.{table} AS RESTRICTIVE TO {name}
-    USING ({rule.seen})
-    WITH CHECK ({rule.written})""",
+    USING ({rule.seen.format(table=table)})
+    WITH CHECK ({rule.written.format(table=table)})""",
     ]
 
 
@@ -236,12 +282,8 @@ def _require_fit(session: Session, role: str) -> None:
         raise UsageError("role", role, problem, remedy)
 
 
-def _policy_name(role: str) -> str:
-    return f"tenant of {role}"
-
-
 def _policy(role: str) -> str:
-    return _quoted(_policy_name(role))
+    return _quoted(f"tenant of {role}")
 
 
 def _quoted(name: str) -> str:

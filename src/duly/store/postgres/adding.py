@@ -295,7 +295,7 @@ def add_runs(work: Work, command: AddRuns) -> list[AddedRun]:
         confirm_runs(work, [one.id for one in added if not one.is_new])
         return added
 
-    return unless_overtaken(work.session, "duly_adding", add)
+    return unless_overtaken(work.session, "duly_adding", add, [new.id for new in command.runs])
 
 
 @dataclass(slots=True)

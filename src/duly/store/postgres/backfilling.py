@@ -241,7 +241,7 @@ class PostgresBackfills(BackfillWork):
 def create_backfill(work: Work, command: CreateBackfill) -> BackfillRecord:
     """Write a backfill down, or recognise the one that is there."""
     return unless_overtaken(
-        work.session, "duly_backfill", lambda: PostgresBackfills(work).create(command)
+        work.session, "duly_backfill", lambda: PostgresBackfills(work).create(command), [command.id]
     )
 
 

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import conninfo, errors
 from psycopg.pq import TransactionStatus
 
-from duly.errors import StoreUnavailable, UsageError
+from duly.errors import SchemaMismatch, StoreUnavailable, UsageError
 from duly.store import migrating
 from duly.store.ports.dispatch import MemberKind
 from duly.store.postgres import arrays, gates, schema
@@ -88,7 +88,7 @@ SET LOCAL idle_in_transaction_session_timeout = '3s'"""
 READ_CLUSTER = """
 SELECT duly.now_us(), shards, program_min, identity::text || '/' || current_database()::text
 FROM duly.cluster WHERE id = 1"""
-FIRST_LOOK = READ_CLUSTER.replace("FROM", f", ({schema.KEEPS_TENANTS}) FROM")
+FIRST_LOOK = READ_CLUSTER.replace("FROM", f", ({schema.READ_ACCESS}) FROM")
 PLANS_KEPT_US = 15 * SECOND_US
 """A plan that was made while a table was small may be bad once it has grown: none gets old."""
 
@@ -418,7 +418,12 @@ class Connections:
                 with transaction(connection, BEGIN_MIGRATION):
                     schema.create(session, self.settings.migrations, self.shards)
             self._require_usable(session)
-            _, self.shards, _, self.identity, self.keeps_tenants = one(session, FIRST_LOOK)
+            _, self.shards, _, self.identity, access = one(session, FIRST_LOOK)
+            if access is not None and access < schema.ACCESS_NUMBER:
+                problem = "gives this role the rights and policies of an older program"
+                remedy = "run `duly db migrate` as the owner of the schema: it grants access again"
+                raise SchemaMismatch(self.name, problem, remedy)
+            self.keeps_tenants = access is not None
             self.is_ready = True
 
     def _require_usable(self, session: Session) -> None:

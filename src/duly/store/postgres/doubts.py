@@ -37,6 +37,7 @@ from duly.store.gates import in_the_way
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.ports.effects import FREE_TASK, AmbiguousRun, TaskOrder, VerdictRecord
 from duly.store.postgres import rows
+from duly.store.postgres.adding import ARE_PENDING
 from duly.store.postgres.arrays import Uuids
 from duly.store.postgres.by_hand import ByHand
 from duly.store.postgres.confirming import confirm_runs
@@ -50,6 +51,7 @@ from duly.store.postgres.scopes import get_scope
 from duly.store.postgres.session import first, one, uid
 from duly.store.postgres.settlements import GATED, QUEUED, WAITING
 from duly.store.records import verdict_record
+from duly.store.rulings import id_taken
 from duly.store.work_rulings import retried_tries, unknown_run
 
 if TYPE_CHECKING:
@@ -192,8 +194,10 @@ def rerun_run(work: Work, command: Rerun) -> RunRecord:
     if record.state is RunState.AMBIGUOUS:
         _close(work, record, RunState.FAILED, Reason.RECONCILED)
     new = _follower(record, command)
-    if make(work, [new], _arrive(work, record, new)):
-        work.record(command.actor, "run.rerun", rerun_subject(record, command))
+    is_made = make(work, [new], _arrive(work, record, new))
+    if not is_made or one(work.session, ARE_PENDING, (Uuids([new.id]),))[0]:
+        raise id_taken(new.id)
+    work.record(command.actor, "run.rerun", rerun_subject(record, command))
     settle_effects(work, record.id, command.effects)
     return _there(work, new.id)
 

@@ -85,7 +85,7 @@ def create_schedule(work: Work, command: CreateSchedule) -> CreatedSchedule:
             confirm_schedule(work, created.record.id)
         return created
 
-    return unless_overtaken(work.session, "duly_create", create)
+    return unless_overtaken(work.session, "duly_create", create, [command.id])
 
 
 def change_schedule(work: Work, command: ChangeSchedule) -> ScheduleRecord | Stale:

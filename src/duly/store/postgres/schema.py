@@ -41,12 +41,21 @@ INSERT INTO duly.leases (shard, lane, epoch)
 SELECT shard, lane, 0
 FROM generate_series(0, $1::int4 - 1) shard CROSS JOIN pg_catalog.unnest($2::text[]) lane"""
 READ_NOW = "SELECT duly.now_us()"
-# Whether policies of `duly db access` hold for whoever asks.
-KEEPS_TENANTS = """
-SELECT pg_catalog.row_security_active('duly.runs') AND EXISTS (
-    SELECT 1 FROM pg_catalog.pg_policy p CROSS JOIN pg_catalog.unnest(p.polroles) h(role)
-    WHERE p.polrelid = 'duly.runs'::pg_catalog.regclass AND NOT p.polpermissive
-        AND pg_catalog.pg_has_role(h.role, 'USAGE'))"""
+ACCESS_NUMBER = 1
+"""Of what `duly db access` grants: a role with less is refused until it is granted access again.
+
+It is raised with each change of a right, a policy or a function of `access_grants`, and noted on
+the policy of `duly.runs`. What was granted before there were numbers counts as 0.
+"""
+ACCESS_OF_POLICY = """
+coalesce(substring(pg_catalog.obj_description(p.oid, 'pg_policy') FROM '^[0-9]{1,9}$')::int4, 0)"""
+# NULL where no policy holds for the role that asks.
+READ_ACCESS = f"""
+SELECT min({ACCESS_OF_POLICY})
+FROM pg_catalog.pg_policy p CROSS JOIN pg_catalog.unnest(p.polroles) h(role)
+WHERE p.polrelid = 'duly.runs'::pg_catalog.regclass AND NOT p.polpermissive
+    AND pg_catalog.pg_has_role(h.role, 'USAGE')
+    AND pg_catalog.row_security_active('duly.runs')"""  # noqa: S608 - ours
 
 
 @cache

@@ -53,7 +53,11 @@ from duly.store.postgres import (
     standing,
 )
 from duly.store.postgres.access import PostgresAccess
-from duly.store.postgres.access_grants import grant_statements, revoke_statements
+from duly.store.postgres.access_grants import (
+    grant_statements,
+    revoke_statements,
+    roles_with_less,
+)
 from duly.store.postgres.alerting import PostgresAlerting
 from duly.store.postgres.arrays import Texts
 from duly.store.postgres.bell import PostgresWakeups
@@ -105,7 +109,7 @@ if TYPE_CHECKING:
         Transaction,
     )
     from duly.store.ports.transfer import Exported, Imported, ImportPromises
-    from duly.store.postgres.session import Session
+    from duly.store.postgres.session import BoundedConnection, Session
     from duly.store.postgres.work import Look, Work
     from duly.store.snapshots import Snapshot
 
@@ -170,18 +174,19 @@ class PostgresStore(
     @property
     def is_held(self) -> bool:
         """Whether our role sees one tenant's at a time."""
+        if not self._connections.is_ready:
+            with self._connections.statement():
+                pass  # now it is known
         return self._connections.keeps_tenants
 
     def grant_access(self, role: str, *, is_undone: bool, is_dry: bool) -> list[str]:
         """Give a role a server's rights, held to one tenant at a time, or take them back."""
         with self._connections.migrating() as (connection, session):
             self._connections.get_ready(connection)
-            with transaction(connection, BEGIN_MIGRATION):
-                make = revoke_statements if is_undone else grant_statements
-                statements = make(session, role)
-                for statement in () if is_dry else statements:
-                    session.run(statement)
-        return statements
+            parts = (revoke_statements if is_undone else grant_statements)(session, role)
+            if not is_dry:
+                _run_each(connection, session, parts)
+        return [statement for part in parts for statement in part]
 
     def _within(self, within: object) -> AbstractContextManager[Work]:
         if within is None:
@@ -439,7 +444,10 @@ class PostgresStore(
             return compare(known, schema.read_applied(look.session), self.name)
 
     def migrate(self, *, phase: str | None = None) -> list[Migration]:
-        """Apply what is missing, in order, each in its own transaction."""
+        """Apply what is missing, in order, each in its own transaction.
+
+        Roles that an older program has granted access are granted it again.
+        """
         known = self._connections.settings.migrations
         with self._connections.migrating() as (connection, session):
             with transaction(connection, BEGIN_MIGRATION):
@@ -450,9 +458,21 @@ class PostgresStore(
                     with transaction(connection, BEGIN_MIGRATION):
                         applied = schema.apply(session, migration)
                     done += [] if applied is None else [applied]
+            for role in roles_with_less(session):
+                _run_each(connection, session, grant_statements(session, role))
             return done
 
     def check(self) -> list[IntegrityFinding]:
         """Look for broken invariants and changed migrations."""
         with self._connections.checking() as look:
             return soundness.check(look, self._connections.settings.migrations, self.name)
+
+
+def _run_each(
+    connection: BoundedConnection, session: Session, parts: Sequence[Sequence[str]]
+) -> None:
+    """Run some statements, each part in its own transaction."""
+    for part in parts:
+        with transaction(connection, BEGIN_MIGRATION):
+            for statement in part:
+                session.run(statement)

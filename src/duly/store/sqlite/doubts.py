@@ -28,8 +28,9 @@ from duly.store.effect_rulings import (
 from duly.store.gates import FREE, comer_again, in_the_way
 from duly.store.gathering import LANE_OFFSETS
 from duly.store.ports.effects import FREE_TASK, AmbiguousRun, TaskOrder, VerdictRecord
+from duly.store.rulings import id_taken
 from duly.store.sqlite import rows
-from duly.store.sqlite.delayed import read_run
+from duly.store.sqlite.delayed import read_delayed, read_run
 from duly.store.sqlite.effects import list_unknown, settle_effects
 from duly.store.sqlite.gates import SqliteGates, go_ahead
 from duly.store.sqlite.places import Tried, close, queue
@@ -128,6 +129,8 @@ def rerun_run(work: Work, command: Rerun) -> RunRecord:
     there = read_run(work.connection, command.new_id)
     if there is not None:
         return same_rerun(there, command)
+    if read_delayed(work.connection, command.new_id) is not None:
+        raise id_taken(command.new_id)
     record = run_to_repeat(read_run(work.connection, command.id), command, work.now)
     if _order(work, record.call.task).is_blocked:
         raise reruns_blocked(record.call.task)
