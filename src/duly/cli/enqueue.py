@@ -289,4 +289,4 @@ def list_delayed(
             )
             for one in found
         ]
-        print_table(("key", "task", "due (UTC)", "", "queue", "moves", "id"), rows)
+        print_table(("key", "task", "due (UTC)", "distance", "queue", "moves", "id"), rows)

@@ -253,7 +253,16 @@ def list_schedules(  # noqa: PLR0913 - each filter is an argument
             )
             for one in found
         ]
-        headings = ("name", "status", "next run", "", "when", "task", "run/interval", "overlaps")
+        headings = (
+            "name",
+            "status",
+            "next run",
+            "distance",
+            "when",
+            "task",
+            "run/interval",
+            "overlaps",
+        )
         print_table((*headings, *LAST_ENDS_HEADINGS), rows)
         for one in found:
             print_warning(one)
