@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -254,6 +255,26 @@ def test_what_was_left_unknown_is_asked_before_a_repair_and_not_by_it(bank: Bank
         bank.end(claimed, Succeeded())
 
 
+def test_what_may_be_repeated_is_not_asked_and_may_be_settled(bank: Bank):
+    """Of a task that is idempotent; named as done, it is left out all the same."""
+    for named in (None, {"b": True}):
+        run = bank.queue()
+        claimed = bank.take()
+        order = BeginEffect(
+            worker=bank.worker, hold=claimed.hold, effects=Effects.IDEMPOTENT, key="b"
+        )
+        bank.store.begin_effect(order)
+        steps.end(bank.store, bank.worker, claimed, FATAL)
+        assert {"b": "unknown"} == bank.states(run)
+
+        bank.app.inbox.rerun(run, repair=True, reason="the rest", effects=named)
+
+        again = bank.take()
+        granted = bank.store.begin_effect(replace(order, hold=again.hold)).grant
+        assert (Grant.GRANTED if named is None else Grant.DONE) is granted
+        bank.end(again, Succeeded())
+
+
 def test_the_only_effect_of_a_run_that_failed_did_not_happen(bank: Bank):
     """What the run is, the effect is; nobody has to say it twice."""
     run = bank.doubt()
@@ -324,6 +345,9 @@ def test_what_is_said_of_every_effect_needs_no_confirmation(bank: Bank):
         for key in ("a", "typo"):
             with pytest.raises(UsageError, match="is not an unknown effect of this run"):
                 give(run, reason="looked", effects={"b": True, "c": False, key: True}, **terms)
+
+        with pytest.raises(UsageError, match="is not the id of this run"):
+            give(run, reason="looked", effects={"b": True, "c": False}, confirm="other", **terms)
 
         give(run, reason="looked", effects={"b": True, "c": False}, **terms)
 

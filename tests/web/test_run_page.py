@@ -265,6 +265,22 @@ def test_a_rerun_of_what_may_not_be_repeated_is_confirmed_by_its_id(school):
     assert 303 == typed.status_code
 
 
+def test_a_repair_of_what_was_left_unknown_is_told_what_is_known(school):
+    """Then no id is typed, and it does not happen twice."""
+    run = newest(school, state="ambiguous")
+    school.app.inbox.skip(run.id, reason="so")
+    text = page(school, run.id)
+    plain = school.post(f"/runs/{run.id}/repair", {"reason": "x"})
+    unsure = school.post(f"/runs/{run.id}/repair", {"reason": "x", "effect": "unknown:pay:ben"})
+    wrong = school.post(f"/runs/{run.id}/repair", {"reason": "x", "effect": "perhaps:pay:ben"})
+    told = school.post(f"/runs/{run.id}/repair", {"reason": "x", "effect": "done:pay:ben"})
+
+    assert 'value="done:pay:ben"' in text
+    assert [422, 422, 422, 303] == [one.status_code for one in (plain, unsure, wrong, told)]
+    (effect,) = [one for one in school.app.inbox.effects(run.id) if one.key == "pay:ben"]
+    assert "done" == effect.state
+
+
 def test_what_a_person_settled_is_no_work_and_says_who_did(school):
     """Its work ended with its attempt; then it was in doubt, until somebody decided."""
     run = newest(school, state="ambiguous")

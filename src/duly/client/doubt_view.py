@@ -139,11 +139,13 @@ class RepeatRisk(NamedTuple):
     text: str | None
     """What, as "this …" goes on; None for what needs no confirmation."""
     unknown: tuple[str, ...] = ()
-    """Unknown effects. If the order settles each of them by its key, nothing is left to confirm."""
+    """Unknown effects, which an order may settle by their keys."""
+    asked: tuple[str, ...] = ()
+    """Those that may not be repeated. If each is settled, nothing is left to confirm."""
 
     def left_by(self, named: Mapping[str, bool]) -> str | None:
         """Return what may still be done twice when some unknown effects are settled."""
-        is_settled = bool(self.unknown) and named.keys() >= {*self.unknown}
+        is_settled = bool(self.asked) and named.keys() >= {*self.asked}
         return None if is_settled else self.text
 
 
@@ -155,7 +157,7 @@ ATTEMPTS_READ_MAX = 100
 def repeat_risk(item: InboxItem, choice: Choice) -> RepeatRisk:
     """Say what a choice about a run in doubt may do twice."""
     text = item.advice.risks.get(choice, REPEATS) if item.advice.is_risky(choice) else None
-    return RepeatRisk(text, item.unknown)
+    return RepeatRisk(text, item.unknown, item.unknown)
 
 
 def rerun_risk(caller: Caller, run: Run, *, is_repair: bool) -> RepeatRisk:
@@ -165,8 +167,9 @@ def rerun_risk(caller: Caller, run: Run, *, is_repair: bool) -> RepeatRisk:
         return repeat_risk(item, Choice.REPAIR) if is_repair else RepeatRisk(None)
     effects = caller.store.list_effects(RunId(run.id.bytes), EFFECTS_MAX)
     if is_repair and effects:
-        unknown = _left_unknown(caller, effects)
-        return RepeatRisk(REPEATS if unknown else None, unknown)
+        unknown = [one for one in effects if one.state is EffectState.UNKNOWN]
+        asked = _left_unknown(caller, unknown)
+        return RepeatRisk(REPEATS if asked else None, tuple(one.key for one in unknown), asked)
     if effects or (run.state == RunState.SUCCEEDED and _has_begun(caller, run)):
         return RepeatRisk(_TWICE)
     if is_repair and run.state == RunState.SKIPPED and _has_begun(caller, run):
@@ -174,12 +177,11 @@ def rerun_risk(caller: Caller, run: Run, *, is_repair: bool) -> RepeatRisk:
     return RepeatRisk(None)
 
 
-def _left_unknown(caller: Caller, effects: Sequence[EffectRecord]) -> tuple[str, ...]:
+def _left_unknown(caller: Caller, unknown: Sequence[EffectRecord]) -> tuple[str, ...]:
     """Return the unknown effects of runs that were in doubt, and were closed without settling them.
 
     Those of other runs belong to tasks that may repeat them.
     """
-    unknown = [one for one in effects if one.state is EffectState.UNKNOWN]
     runs = caller.store.get_runs(sorted({one.run_id for one in unknown})) if unknown else {}
     return tuple(one.key for one in unknown if _was_in_doubt(runs.get(one.run_id)))
 

@@ -330,7 +330,7 @@ class Inbox:
             actor=caller.ordering(reason),
             is_repair=repair,
             fence=found.fence if risk.unknown else None,
-            effects={key: named.get(key, False) for key in risk.unknown},
+            effects=dict.fromkeys(risk.asked, False) | named,
         )
         return self._runs.get(UUID(bytes=rerun_told(caller, command).id))
 
@@ -438,15 +438,17 @@ def _require_typed(
     run: Run, confirm: UUID | str | None, risk: RepeatRisk, named: Mapping[str, bool]
 ) -> None:
     """Refuse what may do something twice, unless it is settled or confirmed."""
-    text = risk.left_by(named)
-    if text is None or (confirm is not None and str(confirm) == str(run.id)):
+    if risk.text is None or (confirm is not None and str(confirm) == str(run.id)):
+        return
+    is_settled = risk.left_by(named) is None
+    if is_settled and confirm is None:
         return
     wrong = "is missing" if confirm is None else "is not the id of this run"
     remedy = f"if it shall be done all the same, confirm it with the run's id: {run.id}"
-    if risk.unknown:
-        keys = ", ".join(key for key in risk.unknown if key not in named)
+    if risk.asked and not is_settled:
+        keys = ", ".join(key for key in risk.asked if key not in named)
         remedy = f"say whether {keys} has happened (done, or not done); {remedy}"
-    raise UsageError("confirm", confirm, f"{wrong}: this {text}", remedy)
+    raise UsageError("confirm", confirm, f"{wrong}: this {risk.text}", remedy)
 
 
 def _read_known(effects: Mapping[str, bool] | None) -> dict[str, bool]:

@@ -17,7 +17,7 @@ import msgspec
 
 from duly import Conflict, NotFound, UsageError
 from duly.web.formatting import TERMS, StateLabel, mark, met_terms
-from duly.web.pages.runs import RunRow, run_row
+from duly.web.pages.runs import DONE, UNDONE, RunRow, read_known, run_row
 from duly.web.rendering import command_text, load_all, load_tenant
 from duly.web.requests import Flash, Page, PageRequest, Redirect, Rendered
 
@@ -195,7 +195,6 @@ MEANINGS = {
 }
 ASKING = frozenset({"reconcile", "retry", "resume", "repair"})
 """Choices that go by what is known of the effects."""
-DONE, UNDONE, UNKNOWN = "done", "undone", "unknown"
 YES = "yes"
 
 
@@ -251,23 +250,12 @@ class Decision(msgspec.Struct, forbid_unknown_fields=True):
 
     def effects(self) -> dict[str, bool]:
         """Return of which effects it is known whether they have happened."""
-        known: dict[str, bool] = {}
-        for one in self.effect:
-            found, key = self._read(one)
-            if found != UNKNOWN:
-                known[key] = found == DONE
-        return known
+        said = read_known(self.effect)
+        return {key: is_done for key, is_done in said.items() if is_done is not None}
 
     def said(self) -> set[str]:
         """Return of which effects something is said, also that it is not known."""
-        return {self._read(one)[1] for one in self.effect}
-
-    def _read(self, text: str) -> tuple[str, str]:
-        found, _, key = text.partition(":")
-        if found not in (DONE, UNDONE, UNKNOWN) or not key:
-            remedy = f"say {DONE}:KEY, {UNDONE}:KEY or {UNKNOWN}:KEY"
-            raise UsageError("effect", text, "says nothing about an effect", remedy)
-        return found, key
+        return {*read_known(self.effect)}
 
 
 def show_item(asked: PageRequest) -> Rendered:

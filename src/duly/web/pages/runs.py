@@ -38,6 +38,23 @@ class RunOrder(msgspec.Struct, forbid_unknown_fields=True):
     confirm: str | None = None
     """The run's id, typed by whoever does what may not be repeated."""
     arguments: str | None = None
+    effect: list[str] = []
+    """Of a repair, what is known of effects: each as `done:KEY`, `undone:KEY` or `unknown:KEY`."""
+
+
+DONE, UNDONE, UNKNOWN = "done", "undone", "unknown"
+
+
+def read_known(effects: list[str]) -> dict[str, bool | None]:
+    """Read by key whether effects have happened; None for one that is not known."""
+    known: dict[str, bool | None] = {}
+    for text in effects:
+        found, _, key = text.partition(":")
+        if found not in {DONE, UNDONE, UNKNOWN} or not key:
+            remedy = f"say {DONE}:KEY, {UNDONE}:KEY or {UNKNOWN}:KEY"
+            raise UsageError("effect", text, "says nothing about an effect", remedy)
+        known[key] = None if found == UNKNOWN else found == DONE
+    return known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +225,10 @@ def edit_run(asked: PageRequest) -> Redirect:
 def _repeat(asked: PageRequest, *, is_repair: bool) -> Redirect:
     form: RunOrder = asked.form
     seen = asked.app.runs.get(asked.path["run"])
+    said = read_known(form.effect)
+    known = {key: is_done for key, is_done in said.items() if is_done is not None}
     made = asked.app.inbox.rerun(
-        seen.id, reason=_reason(form), repair=is_repair, confirm=form.confirm
+        seen.id, reason=_reason(form), repair=is_repair, effects=known, confirm=form.confirm
     )
     kind = "a repair rerun" if is_repair else "a rerun"
     return _done(made, f"{made.label} was made: {kind}, another run than the first")
