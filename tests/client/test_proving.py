@@ -243,5 +243,5 @@ def test_an_item_that_one_attempt_does_twice_is_no_proof():
 
         one = proof_of(app)
 
-        assert ("refuted", "1 items were done more than once") == (one.standing, one.why)
+        assert ("refuted", "1 item was done more than once") == (one.standing, one.why)
         assert (40, 40, 1) == one.scope[:3]

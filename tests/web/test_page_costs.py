@@ -44,7 +44,7 @@ CALLS_MAX = {
     # With its vitals, and what backfills made or owe beside the rule.
     "schedule": 49,
     "run": 51,
-    "proof": 30,
+    "proof": 31,
     "edit_schedule": 26,
     "duplicate_schedule": 26,
 }
