@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from duly.app import App as Application
 from duly.cli.context import Target, is_server, named_tenant, of_all_tenants, open_app
 from duly.cli.output import (
-    Timeout,
+    PollTimer,
     json_line,
     neutral,
     print_aside,
@@ -302,7 +302,7 @@ def events(
 
 
 def _show_from(app: Application, after: int, target: Target, *, is_followed: bool) -> None:
-    patience = Timeout(None)
+    patience = PollTimer(None)
     while True:
         page = app.events.after(after, all_tenants=named_tenant(target) is None)
         _print_events(page.items, as_json=target.json)

@@ -19,7 +19,7 @@ from duly.cli.confirm import (
 from duly.cli.context import Target, open_app
 from duly.cli.output import (
     TIMED_OUT,
-    Timeout,
+    PollTimer,
     print_empty_or_json,
     print_facts,
     print_json,
@@ -201,7 +201,7 @@ def show(
 
 def _awaited(application: Application, found: Backfill, timeout: str | None) -> Backfill:
     """Look at it until it is over; a terminal is told how far it is."""
-    patience = Timeout(timeout)
+    patience = PollTimer(timeout)
     with ticker() as line:
         while not _is_over(found):
             looked = f"{found.looked_at:,} of {found.total:,} occurrences looked at"

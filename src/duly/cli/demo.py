@@ -200,8 +200,8 @@ def _named(url: str) -> Iterator[None]:
             os.environ[URL_VARIABLE] = before
 
 
-class ExitReason:
-    """Whether somebody has ended the demo while its history was made."""
+class Interruption:
+    """Whether a signal has ended the demo while its history was made."""
 
     def __init__(self) -> None:
         self.is_asked = False
@@ -213,12 +213,12 @@ class ExitReason:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[ExitReason]:
+def _ended_by_signals() -> Iterator[Interruption]:
     """Let any signal by which people end programs end it as Ctrl-C does.
 
     While the fleet runs it hears SIGINT and SIGTERM itself; a terminal that is closed is the same.
     """
-    ending, has_heard = ExitReason(), signal.getsignal
+    ending, has_heard = Interruption(), signal.getsignal
 
     def end(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGHUP and has_heard(signal.SIGTERM) is not end:

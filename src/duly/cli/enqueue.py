@@ -15,7 +15,7 @@ from duly.app import App as Application
 from duly.cli.confirm import UNSAID, print_undo, undo_command
 from duly.cli.context import ArgumentOptions, Target, note_unchecked, open_app, read_call
 from duly.cli.output import (
-    Timeout,
+    PollTimer,
     print_empty_or_json,
     print_json,
     print_json_line,
@@ -127,7 +127,7 @@ def enqueue(  # noqa: PLR0913 - each group of options is an argument
     terms = when.terms()
     if timeout is not None and not wait:
         raise UsageError("--timeout", timeout, "has nothing to wait for", "give --wait too")
-    patience = Timeout(timeout)
+    patience = PollTimer(timeout)
     with open_app(target) as app:
         call = read_call(app, task, arguments)
         with _named_as_options():

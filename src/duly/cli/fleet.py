@@ -20,7 +20,7 @@ from duly.cli.confirm import (
 from duly.cli.context import Target, open_app
 from duly.cli.output import (
     TIMED_OUT,
-    Timeout,
+    PollTimer,
     print_aside,
     print_empty_or_json,
     print_json,
@@ -270,7 +270,7 @@ def drain(
     timeout
         How long to wait at the most: 30s, 10m. Without it, for ever.
     """
-    patience = Timeout(timeout)
+    patience = PollTimer(timeout)
     with open_app(target, makes_store=False) as application:
         is_unheard_of = _is_unheard_of(application, name)
         queue: Queue | None = application.queues.pause(name, reason=reason)

@@ -114,15 +114,15 @@ def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
     sys.stdout.write(_escaped(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
-class ListOutput(Protocol):
-    """One of what a command lists."""
+class JsonItem(Protocol):
+    """An item of a list that a command prints."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         ...
 
 
-def print_empty_or_json(found: Sequence[ListOutput], nothing: str, *, as_json: bool) -> bool:
+def print_empty_or_json(found: Sequence[JsonItem], nothing: str, *, as_json: bool) -> bool:
     """Print a list as JSON, or that there is nothing to list; say whether that was one of both."""
     if as_json:
         print_json([one.to_json() for one in found])
@@ -190,8 +190,8 @@ def read_interval(text: str) -> float:
     return interval_us / _SECOND_US
 
 
-class Timeout:
-    """Time between two looks, which grows; and a limit, after which nothing is waited for."""
+class PollTimer:
+    """Waits between two polls, longer each time, until a time limit has passed."""
 
     def __init__(self, limit: str | None) -> None:
         self._clock = SystemClock()

@@ -11,8 +11,8 @@ from duly.app import App
 from duly.cli.context import Target, open_app
 from duly.cli.output import (
     TIMED_OUT,
+    PollTimer,
     Ticker,
-    Timeout,
     print_aside,
     print_block,
     print_json_line,
@@ -45,10 +45,10 @@ def wait(*runs: str, timeout: str | None = None, target: Target = TARGET) -> int
     """
     with open_app(target, makes_store=False) as app:
         wanted = [find_promise(app, one) for one in runs]
-        return await_runs(app, wanted, Timeout(timeout), as_json=target.json)
+        return await_runs(app, wanted, PollTimer(timeout), as_json=target.json)
 
 
-def await_runs(app: App, wanted: Sequence[UUID], patience: Timeout, *, as_json: bool) -> int:
+def await_runs(app: App, wanted: Sequence[UUID], patience: PollTimer, *, as_json: bool) -> int:
     """Wait for runs, tell each as it ends, and return the worst that happened as an exit code."""
     open_runs = list(dict.fromkeys(wanted))
     looked: dict[UUID, Run | None] = {}

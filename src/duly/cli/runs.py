@@ -15,7 +15,7 @@ from duly.app import App
 from duly.cli.context import Target, open_app
 from duly.cli.inbox import inbox
 from duly.cli.output import (
-    Timeout,
+    PollTimer,
     json_line,
     neutral,
     print_aside,
@@ -103,7 +103,7 @@ def logs(
 
 
 def _follow(app: App, run: UUID, last: int, *, as_json: bool) -> None:
-    patience = Timeout(None)
+    patience = PollTimer(None)
     while True:
         # Asked before the lines are read: what was written until then is among them.
         is_over = app.runs.get(run).is_over

@@ -500,15 +500,15 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
     )
     wanted = {"--quiet": quiet, "--verbose": verbose, "--log-runs": log_runs}
     words = frozenset(word for word, is_wanted in wanted.items() if is_wanted)
-    manner = WorkerMode(words, observed, metrics_port)
+    manner = ReportingOptions(words, observed, metrics_port)
     _require_own_port(metrics_port, processes)
     ready = _with_app(target)
     return _work(options, manner, ready) if no_supervisor else _supervise(options, manner, ready)
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerMode:
-    """How much a worker tells, by the words of the command line."""
+class ReportingOptions:
+    """Options of a worker's logs and metrics, as the command line has them."""
 
     words: frozenset[str]
     observed: Observed
@@ -528,7 +528,7 @@ class WorkerMode:
         return RunTelemetry(level=level, style=style, logs_runs=logs_runs)
 
 
-def _work(options: WorkerOptions, manner: WorkerMode, target: Target) -> NoReturn:
+def _work(options: WorkerOptions, manner: ReportingOptions, target: Target) -> NoReturn:
     """Work in this very process, which ends with its supervisor if there is one."""
     lifeline = hold_lifeline()
     telling = manner.telemetry(target)
@@ -553,7 +553,7 @@ def _measure_worker(counting: CountingTelemetry | None) -> Measured:
     return measured
 
 
-def _supervise(options: WorkerOptions, manner: WorkerMode, target: Target) -> int:
+def _supervise(options: WorkerOptions, manner: ReportingOptions, target: Target) -> int:
     """Keep worker processes going; the tasks' code is not even imported here."""
     telling = manner.telemetry(target)
     command = (sys.executable, "-m", "duly", "worker", "--no-supervisor", f"--app={target.app}")

@@ -112,8 +112,8 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """How late half of them were, and 95 and 99 of 100."""
+class LatenessQuantiles:
+    """The count of runs, and the 50th, 95th and 99th percentile of their lateness."""
 
     count: int
     p50: timedelta | None
@@ -127,8 +127,8 @@ class LateRow:
 
     name: str | None
     """None for all."""
-    started: Parts
-    useful: Parts
+    started: LatenessQuantiles
+    useful: LatenessQuantiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +178,9 @@ def _row(name: str | None, looked: WindowVitals) -> LateRow:
     return LateRow(name, _parts(window.started), _parts(window.useful_after))
 
 
-def _parts(late: Lateness) -> Parts:
+def _parts(late: Lateness) -> LatenessQuantiles:
     found = [None if one is None else one * MICROSECOND for one in (late.p50, late.p95, late.p99)]
-    return Parts(late.runs, *found)
+    return LatenessQuantiles(late.runs, *found)
 
 
 def _buckets(started: Sequence[int], useful: Sequence[int]) -> tuple[Bucket, ...]:

@@ -296,8 +296,8 @@ class AlertsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class NotifiedPlace:
-    """A thing of the console that an alert is about."""
+class AlertLink:
+    """The page of the console that shows what an alert is about."""
 
     path: str
     query: dict[str, str | None]
@@ -361,21 +361,21 @@ def channels_page(asked: PageRequest, tried: ChannelTest | None = None) -> Rende
     return Rendered(template="alert_channels.html", model=model, title="Channels of alerts")
 
 
-def subject_place(alert: Alert) -> NotifiedPlace | None:
+def subject_place(alert: Alert) -> AlertLink | None:
     """Return where the console shows what an alert is about; None where it does not."""
     sort, _, name = alert.subject.partition(" ")
     query: dict[str, str | None] = {"tenant": alert.tenant}
     match sort:
         case "run":
-            return NotifiedPlace(f"/runs/{name}", query)
+            return AlertLink(f"/runs/{name}", query)
         case "schedule":
-            return NotifiedPlace("/schedules", {**query, "search": name})
+            return AlertLink("/schedules", {**query, "search": name})
         case "task":
-            return NotifiedPlace("/runs", {**query, "task": name})
+            return AlertLink("/runs", {**query, "task": name})
         case "queue":
-            return NotifiedPlace("/runs", {"queue": name, "state": "queued"})
+            return AlertLink("/runs", {"queue": name, "state": "queued"})
         case "dispatcher" | "destination":
-            return NotifiedPlace("/fleet", {})
+            return AlertLink("/fleet", {})
         case _:
             return None
 
@@ -414,7 +414,7 @@ class AlertModel:
     """The page."""
 
     alert: Alert
-    place: NotifiedPlace | None
+    place: AlertLink | None
     """What it is about, where the console shows that."""
     commands: tuple[str, ...]
     """What the remedy says to type."""
@@ -482,8 +482,8 @@ class SilenceForm(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class UnsilenceForm(msgspec.Struct, forbid_unknown_fields=True):
-    """Of what nobody is told, for how long, and why."""
+class NewSilenceForm(msgspec.Struct, forbid_unknown_fields=True):
+    """Which alerts a new silence covers, for how long, and why."""
 
     duration: str = ""
     reason: str = ""
@@ -521,7 +521,7 @@ def silence_alert(asked: PageRequest) -> Redirect:
 
 def silence(asked: PageRequest) -> Redirect:
     """Tell nobody of some alerts."""
-    form: UnsilenceForm = asked.form
+    form: NewSilenceForm = asked.form
     made = asked.app.alerts.silence(
         reason=form.reason,
         duration=form.duration,
@@ -577,7 +577,7 @@ ORDER_PAGES = (
         name="silence_alerts",
         scope="edit",
         handler=silence,
-        form=UnsilenceForm,
+        form=NewSilenceForm,
     ),
     Page(
         method="POST",

@@ -644,8 +644,8 @@ MISSING_SHOWN_MAX = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldLimit:
-    """An attempt that goes on: whether its worker lives, and whether it advances, apart."""
+class LiveAttempt:
+    """The running attempt: whether its worker is alive, and whether it advances, apart."""
 
     worker: str
     fence: int
@@ -662,8 +662,8 @@ class HeldLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class SettledForm:
-    """Who has decided about a run after its last attempt, and why."""
+class RunDecision:
+    """An operator's decision about a run after its last attempt."""
 
     by: str
     at: datetime
@@ -687,8 +687,8 @@ class RunModel:
     began_after: timedelta | None
     """How long after its due its first attempt was started, or how long it waits by now."""
     chain: RunChain
-    settled: SettledForm | None
-    holding: HeldLimit | None
+    settled: RunDecision | None
+    holding: LiveAttempt | None
     attempts: tuple[Attempt, ...]
     line: tuple[RunRow, ...]
     """The run that was first, and those that repeat it, oldest first."""
@@ -763,12 +763,12 @@ def _began_after(run: Run, attempts: list[Attempt], waits: timedelta | None) -> 
     return waits if started is None else started - run.due_at
 
 
-def _settled(app: App, run: Run, last: Attempt | None) -> SettledForm | None:
+def _settled(app: App, run: Run, last: Attempt | None) -> RunDecision | None:
     """Return who settled a run that did not end with its last attempt; most do, and ask nobody."""
     if last is None or not last.is_settled_by_order(run):
         return None
     entries = app.audit.page(subject_id=run.id, action="run.settled", limit=1).items
-    return next((SettledForm(one.actor, one.at, one.reason) for one in entries), None)
+    return next((RunDecision(one.actor, one.at, one.reason) for one in entries), None)
 
 
 def _has_check(app: App, run: Run) -> bool:
@@ -788,7 +788,7 @@ def _lines(app: App, run: Run) -> list[Line]:
     return found
 
 
-def _holding(run: Run, last: Attempt | None) -> HeldLimit | None:
+def _holding(run: Run, last: Attempt | None) -> LiveAttempt | None:
     """Show who holds it: a heart that beats says nothing about progress."""
     if last is None or last.ended_at is not None or run.state != "running":
         return None
@@ -797,7 +797,7 @@ def _holding(run: Run, last: Attempt | None) -> HeldLimit | None:
     share = None
     if progress is not None and total:
         share = round(min(progress.done / total, 1.0) * 100, 1)
-    return HeldLimit(
+    return LiveAttempt(
         worker=last.worker_name,
         fence=last.fence,
         state=last.state,
