@@ -366,7 +366,6 @@ def discard(
 
 
 ARGUMENTS = ArgumentOptions()
-EDIT_TARGET = Target()
 
 
 def edit(
@@ -375,7 +374,7 @@ def edit(
     *,
     arguments: ArgumentOptions = ARGUMENTS,
     reason: str | None = None,
-    target: Target = EDIT_TARGET,
+    target: Target = TARGET,
 ) -> None:
     """Give a dead run other arguments: --arguments replaces all of them, -a changes one.
 

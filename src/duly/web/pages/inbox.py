@@ -72,7 +72,7 @@ class DoubtRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoubtGroup:
-    """Runs in doubt for the same cause, about which the same is advised: decided together (31)."""
+    """Runs in doubt for the same cause, about which the same is advised: decided together."""
 
     task: str
     cause: str
@@ -367,7 +367,7 @@ def _read_found(found: str | None) -> bool:
 
 
 def verify_item(asked: PageRequest) -> Redirect:
-    """Have the task's own check look (29)."""
+    """Have the task's own check look."""
     run = asked.path["run"]
     check = asked.app.inbox.verify(run)
     said = f"{check.label} was made: what it finds will stand here"

@@ -272,7 +272,7 @@ def ledger_row(
 
 
 def _state(one: Occurrence, run: Run | None, verified: dict[UUID, str], now: datetime) -> str:
-    """Name where an occurrence stands; what is not over is never told as failed (42)."""
+    """Name where an occurrence stands; what is not over is never told as failed."""
     match one.verdict:
         case "pending":
             return "expected" if one.scheduled_for > now else "due"
@@ -306,11 +306,11 @@ class ScheduleOrder(msgspec.Struct, forbid_unknown_fields=True):
 
     reason: str | None = None
     version: int | None = None
-    """Which version was seen: somebody else may have been faster (41)."""
+    """Which version was seen: somebody else may have been faster."""
     until: str | None = None
     missed: str = "skip"
     active: str = "drain"
-    """What becomes of its open runs: `drain` lets them end, `stop` cancels them (40)."""
+    """What becomes of its open runs: `drain` lets them end, `stop` cancels them."""
     entry: int | None = None
     """Which change is taken back."""
     back: str = "/schedules"
@@ -444,7 +444,7 @@ def restore_schedule(asked: PageRequest) -> Redirect:
 
 
 def revert_schedule(asked: PageRequest) -> Redirect:
-    """Bring back what a schedule said before a change, as a new change on record (19)."""
+    """Bring back what a schedule said before a change, as a new change on record."""
     form: ScheduleOrder = asked.form
     schedule = asked.app.schedules.get(asked.path["schedule"])
     before = _before(asked, schedule, form.entry)
@@ -608,7 +608,7 @@ def _until(asked: PageRequest, text: str) -> datetime:
 
 
 def effective_policies(schedule: Schedule) -> tuple[Policy, ...]:
-    """Return every policy in force, those that nobody chose as well (18)."""
+    """Return every policy in force, those that nobody chose as well."""
     said, usual = schedule.misfire.to_json(), Misfire().to_json()
     stored = schedule.timetable.to_json()
     found = [
@@ -649,7 +649,7 @@ def _inner(stored: dict[str, object], name: str) -> str:
 
 
 def explain_next(schedule: Schedule, now: datetime) -> tuple[str, ...]:
-    """Say why the next run is at that instant, in sentences that follow from each other (20)."""
+    """Say why the next run is at that instant, in sentences that follow from each other."""
     said = [f"The rule says: {schedule.timetable.describe()}."]
     zone = zone_of(schedule.timetable)
     if schedule.next_for is None:
