@@ -330,7 +330,7 @@ class Inbox:
             actor=caller.ordering(reason),
             is_repair=repair,
             fence=found.fence if risk.unknown else None,
-            effects=dict.fromkeys(risk.asked, False) | named,
+            effects={key: named.get(key, False) for key in (*risk.asked, *named)},
         )
         return self._runs.get(UUID(bytes=rerun_told(caller, command).id))
 
