@@ -399,7 +399,7 @@ class Inbox:
         _require_unknown(named, item.unknown)
         _require_typed(item.run, confirm, repeat_risk(item, choice), named)
         if choice is Choice.RECONCILE and effects is None and _is_one_effect(item):
-            named = dict.fromkeys(item.unknown, parts["is_done"])
+            named = dict.fromkeys(item.unknown, bool(parts["is_done"]))
         command = ResolveAmbiguousRun(
             tenant=self._caller.tenant,
             id=RunId(item.run.id.bytes),
