@@ -323,8 +323,8 @@ class Queues:
         actions = [(entry.action, entry.subject, entry.actor) for entry in steps.audit(store)]
         assert [("queue.resumed", "mail", ADA), ("queue.paused", "mail", ADA)] == actions
         told = [(entry.before, entry.after) for entry in steps.audit(store)]
-        paused, opened = {"status": "paused"}, {"status": "open"}
-        assert [(paused, opened), (opened, paused)] == told
+        before, after = {"status": "open"}, {"status": "paused"}
+        assert [(after, before), (before, after)] == told
 
 
 def run_in(store: Store, place: str) -> RunId:

@@ -99,7 +99,7 @@ def test_the_default_quota_of_an_owner_binds_all_but_admins_of_every_tenant(desk
     new = {"task": "report", "when": "1d", "owner": "ada"}
     bob = token_for(desk.app, "bob", role="operator")
 
-    def make(name: str, **by: object) -> int:
+    def make(name: str, **by: object) -> object:
         return desk.asked.post("/schedules", json={"name": name, **new}, **by).status_code
 
     made = [make(f"hers {number}", headers=bob) for number in range(10)]

@@ -173,8 +173,9 @@ class Proving:
             line = lines[one.scheduled_for]
             # One that stands for it is of another instant.
             its = standing.get(one.scheduled_for)
-            if its in known and its not in {run.id for run in line}:
-                line.append(known[its])
+            stand_in = None if its is None else known.get(its)
+            if stand_in is not None and its not in {run.id for run in line}:
+                line.append(stand_in)
         return [
             sorted(lines[one.scheduled_for], key=lambda run: (run.created_at, run.id))
             for one in occurrences

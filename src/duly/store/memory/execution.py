@@ -222,8 +222,14 @@ def _end(journal: Journal, claim: Claim, finish: FinishAttempt) -> None:
         write_progress(journal, hold.run_id, hold.fence, finish.progress)
     write_lines(journal, finish)
     write_scope(journal, hold, finish.scope)
-    at_destination = {"is_answered": finish.is_answered, "wait_us": finish.wait_us}
-    end_claim(journal, hold.run_id, claim, finish.conclusion, **at_destination)
+    end_claim(
+        journal,
+        hold.run_id,
+        claim,
+        finish.conclusion,
+        is_answered=finish.is_answered,
+        wait_us=finish.wait_us,
+    )
     follow_up(journal, finish.follow_up)
 
 
