@@ -37,6 +37,9 @@ class Settings:
     retention: tuple[str, ...] = ()
     """How long history is kept, where not as long as usual: ("succeeded=7d", "failed=forever").
     What $DULY_RETENTION says, with commas between, wins over it."""
+    catch_up_per_second: int | None = None
+    """How many missed occurrences the fleet makes runs of; None for as many as live work allows.
+    What $DULY_CATCH_UP_PER_SECOND says wins over it."""
     traces: bool = False
     """Whether spans are told through OpenTelemetry: of what is promised here, to whichever provider
     the program has set up; of what is executed, as `--traces` does."""
@@ -49,6 +52,8 @@ class Settings:
                 if not isinstance(value, tuple) or not all(isinstance(name, str) for name in value):
                     remedy = "give a tuple of texts, such as ('DULY_SECRET_*',)"
                     raise UsageError(one.name, value, "is not a tuple of texts", remedy)
+                continue
+            if one.name == "catch_up_per_second" and value is None:
                 continue
             if one.name == "traces":
                 if not isinstance(value, bool):

@@ -37,7 +37,8 @@ def test_making_and_editing_answer_with_the_next_three_in_local_time(asked):
 
 
 def test_what_is_shown_of_a_timetable_makes_the_same_one(asked):
-    made = asked.post("/schedules", json=NIGHTLY | {"misfire": {"policy": "all", "at_most": 3}})
+    policy = {"policy": "all", "at_most": 3, "per_minute": 30}
+    made = asked.post("/schedules", json=NIGHTLY | {"misfire": policy})
     timetable, misfire = made.json()["timetable"], made.json()["misfire"]
     again = asked.post(
         "/schedules",

@@ -32,6 +32,7 @@ BAD_INPUT: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*NIGHTLY, "--when", "2020-01-01T09:00"), ("has no occurrence in the future",)),
     ((*NIGHTLY, "--when", "15m", "--gap", "skip"), ("gap", "says nothing", "leave --gap out")),
     ((*NIGHTLY, *DAILY, "--at-most", "many"), ("at_most", "'many'", "or none")),
+    ((*NIGHTLY, *DAILY, "--per-minute", "0"), ("per_minute", "is out of range", "60,000")),
     ((*NIGHTLY, *DAILY, "--jitter", "8d"), ("jitter", "longer than a week")),
     ((*NIGHTLY, *DAILY, "--priority", "12"), ("priority", "0 (first) to 9")),
     ((*REMIND, "--arguments", "{not json"), ("arguments", "is not JSON")),

@@ -47,7 +47,7 @@ def test_a_preset_is_shown_with_what_it_means_and_what_wins_over_it(place: Workp
 
 def test_an_edit_of_a_preset_is_taken_back_by_what_was_told(place: Workplace):
     """With all that had been said beside it."""
-    create(place, "copy", "--preset", "refresh", "--grace", "2m")
+    create(place, "copy", "--preset", "refresh", "--grace", "2m", "--per-minute", "30")
     before = place.duly("schedule", "export", "copy").out
     edited = place.duly("schedule", "edit", "copy", "--preset", "one-result", *HERE)
 
@@ -59,7 +59,7 @@ def test_an_edit_of_a_preset_is_taken_back_by_what_was_told(place: Workplace):
 def test_what_is_exported_with_a_preset_can_be_applied(place: Workplace):
     """Policies without a bound, too."""
     create(place, "close", "--preset", "one-result")
-    create(place, "open", "--misfire", "all", "--not-older", "none")
+    create(place, "open", "--misfire", "all", "--not-older", "none", "--per-minute", "60")
     exported = place.duly("schedule", "export").out
     (place.folder / "schedules.toml").write_text(exported)
     for name in ("close", "open"):

@@ -84,6 +84,26 @@ def test_how_long_history_is_kept_is_shown_with_who_says_so(place: Workplace):
     assert "retention: 'queued=1d' is not known" in wrong.err
 
 
+def test_the_rate_of_catching_up_is_shown_with_who_says_so(place: Workplace):
+    """And what can't be read is one error, before anything is started."""
+    (place.folder / "own.py").write_text(
+        "import duly\napp = duly.App(settings=duly.Settings(catch_up_per_second=300))\n"
+    )
+    order = ("config", "show", "--app", "own:app", "--json")
+    answers = [place.duly(*order), place.duly(*order, DULY_CATCH_UP_PER_SECOND="500")]
+    wrong = place.duly(*order, DULY_CATCH_UP_PER_SECOND="fast")
+
+    found = [
+        (one["value"], one["source"])
+        for told in answers
+        for one in told.json
+        if one["name"] == "catch_up_per_second"
+    ]
+    assert [(300, "the application"), (500, "$DULY_CATCH_UP_PER_SECOND")] == found
+    assert 2 == wrong.status
+    assert "DULY_CATCH_UP_PER_SECOND: 'fast' is not a rate" in wrong.err
+
+
 def test_deleting_says_for_how_long_it_can_be_restored(place: Workplace):
     place.duly("schedule", "create", "hourly", "--task", "nightly_report", "--when", "1h")
     order = ("schedule", "delete", "hourly", "--reason", "r", "--yes")

@@ -46,6 +46,7 @@ def misfires(draw: st.DrawFn) -> Misfire:
         grace=f"{draw(durations)}us",
         at_most=draw(st.none() | st.integers(1, 5)),
         not_older=draw(st.none() | durations.map("{}us".format)),
+        per_minute=draw(st.none() | st.integers(1, 60_000)),
     )
 
 

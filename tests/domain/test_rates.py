@@ -130,6 +130,8 @@ def test_one_that_comes_a_little_late_at_its_turn_does_not_shift_the_next(rate: 
         turn = take_turn([(read, pace)], given_at, given_at + after_us)
         (pace,) = turn.paces
         assert turn.at == given_at + after_us
+
+
 GAPS = st.lists(
     st.tuples(st.integers(0, 5 * SECOND), st.integers(0, 8), st.booleans()), max_size=20
 )
@@ -160,7 +162,10 @@ def test_no_while_holds_more_than_the_rate_and_its_burst(
 
     for first, start in enumerate(begun):
         for last in range(first, len(begun)):
-            allowed = rate.burst + (begun[last] - start + min(rate.every_us // 2, SECOND)) // rate.every_us
+            allowed = (
+                rate.burst
+                + (begun[last] - start + min(rate.every_us // 2, SECOND)) // rate.every_us
+            )
             assert last - first + 1 <= allowed
 
 

@@ -7,10 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from duly.domain.enums import Lane, Origin, SkipReason
+from duly.domain.enums import Lane, Origin, Overlap, SkipReason
 from duly.domain.policies import Misfire
 from duly.domain.runs import OccurrenceStatusKind
 from duly.domain.schedule_changes import decide_edit
+from duly.engine.dispatcher.background_lanes import PACE_LOOK_US, CatchUpPace
+from duly.engine.dispatcher.context import Statistics
+from duly.engine.dispatcher.settings import DispatcherSettings
 from duly.engine.manual_clock import START_US
 from duly.timetable.interval import every
 from tests.engine.rig import HOUR, MINUTE, SECOND
@@ -116,6 +119,91 @@ def test_catch_up_drains_at_its_rate(rig):
 
     assert [*range(1, 2052)] == rig.instants(record)
     assert [] == rig.store.list_owed(record.id)
+
+
+def caught_up_each_second(rig, dispatchers, seconds):
+    """Return how many missed occurrences were made runs of, second by second."""
+    counts = [0]
+    for _ in range(seconds):
+        rig.run("1s")
+        counts.append(sum(one.statistics.caught_up for one in dispatchers))
+    return [after - before for before, after in pairwise(counts)]
+
+
+def miss(rig, count, *, schedules=1, **parts):
+    """Make schedules that have missed so many occurrences each."""
+    policy = Misfire("all", grace="5s", not_older=None, **parts)
+    for number in range(schedules):
+        rig.schedule(f"old{number}", timetable=every("1s"), misfire=policy, overlap=Overlap.ALLOW)
+    rig.advance(count * SECOND)
+
+
+def test_the_rate_of_catching_up_is_that_of_the_whole_fleet(rig):
+    miss(rig, 2000, schedules=8)
+    dispatchers = [rig.dispatcher(catch_up_per_second=50) for _ in range(3)]
+    rig.run("10s")
+
+    assert max(caught_up_each_second(rig, dispatchers, 10)[1:]) <= 60
+
+
+def test_unless_told_catching_up_gets_faster_while_live_work_is_punctual(rig):
+    """A day's backlog is gone in seconds, and does not begin with a flood."""
+    miss(rig, 3000, schedules=4)
+    dispatcher = rig.dispatcher()
+    grown = caught_up_each_second(rig, [dispatcher], 12)
+
+    assert grown[0] <= 300
+    assert max(grown) >= 1000
+    assert sum(grown) >= 10_000
+
+
+def test_a_schedule_catches_up_no_faster_than_it_may_and_holds_up_no_other(rig):
+    policies = {
+        "slow": Misfire("all", grace="5s", per_minute=120),
+        "fast": Misfire("all", grace="5s"),
+    }
+    slow, fast = (
+        rig.schedule(name, timetable=every("1s"), misfire=policy, overlap=Overlap.ALLOW)
+        for name, policy in policies.items()
+    )
+    rig.advance(600 * SECOND)
+    rig.dispatcher(catch_up_per_second=200)
+    rig.run("30s")
+
+    late = [run.schedule_id for run in rig.runs() if run.lane is Lane.CATCH_UP]
+    assert [] == rig.store.list_owed(fast.id)
+    assert 55 <= late.count(slow.id) <= 65
+
+
+def lateness_of(pace, statistics, rounds, lateness_us, *, is_live_due=False):
+    for number in range(rounds):
+        statistics.note_lateness([lateness_us] * 50 if lateness_us is not None else [])
+        statistics.caught_up += round(pace.per_second / 4)
+        pace.adapt(number * PACE_LOOK_US, is_live_due=is_live_due)
+    pace._look_at = 0  # noqa: SLF001 - time begins anew
+
+
+def test_late_live_work_slows_catching_up_down_to_its_floor_and_never_below():
+    statistics = Statistics()
+    pace = CatchUpPace(DispatcherSettings(), statistics)
+    lateness_of(pace, statistics, 40, 5_000)
+    fast = pace.per_second
+
+    lateness_of(pace, statistics, 3, 100_000)
+    slower = pace.per_second
+    lateness_of(pace, statistics, 40, None, is_live_due=True)
+
+    assert fast > 10_000 > slower > pace.floor
+    assert pace.floor == pace.per_second == 100
+
+
+def test_a_rate_that_was_set_stays_as_it_is():
+    statistics = Statistics()
+    pace = CatchUpPace(DispatcherSettings(catch_up_per_second=20), statistics)
+    lateness_of(pace, statistics, 10, 5_000)
+    lateness_of(pace, statistics, 10, 500_000)
+
+    assert (20, 20) == (pace.per_second, pace.floor)
 
 
 def test_live_work_is_punctual_while_catch_up_drains(rig):

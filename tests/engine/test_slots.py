@@ -78,9 +78,7 @@ def test_async_tasks_have_slots_of_their_own_unless_a_number_is_given(rig, slots
 
     kinds = Counter(work.runnable.kind for work in shop.works)
     assert running == (kinds[TaskKind.ASYNC], kinds[TaskKind.THREAD])
-    assert sum(running) == states(rig, runs)[RunState.RUNNING] - len(
-        claimed_ahead(rig, shop, runs)
-    )
+    assert sum(running) == states(rig, runs)[RunState.RUNNING] - len(claimed_ahead(rig, shop, runs))
 
 
 def test_what_a_member_says_of_its_slots_is_what_its_tasks_can_use(rig):

@@ -18,6 +18,7 @@ from duly.domain.schedule_changes import first_pending
 from duly.domain.schedules import Call, Definition
 from duly.engine.dispatcher.context import Node as Surroundings
 from duly.engine.dispatcher.dispatcher import Dispatcher
+from duly.engine.dispatcher.settings import DispatcherSettings
 from duly.engine.loop import Loop
 from duly.store.memory import MemoryStore
 from duly.store.ports.dispatch import FireResult
@@ -40,20 +41,21 @@ if TYPE_CHECKING:
     from duly.domain.ids import ScheduleId
     from duly.domain.policies import Misfire
     from duly.domain.runs import RunRecord
-    from duly.engine.dispatcher.settings import DispatcherSettings
     from duly.timetable.timetable import Timetable
     from tests.simulation.world import Executed
 
 PAGE = 1000
 PER_SECOND = 100
-"""How many missed occurrences a dispatcher makes runs of, as shipped."""
+"""How many missed occurrences the fleet makes runs of, where nothing else is said."""
 
 
 @dataclass(eq=False)
 class Outage:
     """One dispatcher, some schedules, and what was seen of them."""
 
-    settings: DispatcherSettings | None = None
+    settings: DispatcherSettings = field(
+        default_factory=lambda: DispatcherSettings(catch_up_per_second=PER_SECOND)
+    )
     usual_us: tuple[int, int] = (50, 1000)
     """How long a call is on its way, there or back."""
     is_checked: bool = True

@@ -9,6 +9,7 @@ from duly.domain.backfill import FILLED, BackfillMode, BackfillOrder
 from duly.domain.enums import Overlap
 from duly.domain.ids import backfill_id
 from duly.domain.policies import Misfire
+from duly.engine.dispatcher.background_lanes import LATE_BITS
 from duly.engine.dispatcher.settings import DispatcherSettings
 from duly.store.ports.backfill import CreateBackfill
 from duly.timetable.interval import Interval
@@ -127,14 +128,15 @@ def test_what_may_not_overlap_stays_owed_until_nobody_is_in_the_way(policy):
 # Fresh work beside a backlog
 
 
-def flooded(*, is_behind, settings=None, usual_us=(50, 1000), seconds=10):
+def flooded(*, is_behind, settings=None, usual_us=(50, 1000), seconds=10, missed_seconds=2_500):
     """Return a world with fresh work all the time, and with a backlog and a backfill, or without."""
+    settings = settings or DispatcherSettings(catch_up_per_second=100)
     outage = Outage(settings=settings, usual_us=usual_us, is_checked=False)
     misfire = Misfire("all", grace="60s", not_older=None)
     if is_behind:
         behind = Misfire("all", grace="500ms", not_older=None)
-        missed = outage.create("missed", outage.ending(2_500), behind)
-        outage.until(2_510)
+        missed = outage.create("missed", outage.ending(missed_seconds), behind)
+        outage.until(missed_seconds + 10)
         begin_backfill(outage, missed)
     for number in range(40):
         outage.create(f"fresh{number}", Interval("1s"), misfire, jitter_us=SECOND)
@@ -183,6 +185,14 @@ def test_a_backlog_does_not_make_fresh_work_late():
     assert sum(made for _, made in behind.filled) >= 10 * 40
 
 
+def test_as_much_is_caught_up_as_fresh_work_allows():
+    """INV-22: where no rate is set, far more than the floor; no fresh run is late for it."""
+    outage = flooded(is_behind=True, settings=DispatcherSettings(), missed_seconds=20_000)
+
+    assert sum(made for _, made in outage.drained) >= 10 * 200
+    assert percentile(outage.lateness_us, 0.99) <= 1 << LATE_BITS
+
+
 SLOW_US = (40_000, 60_000)
 """A store so slow that something is due whenever a call comes back."""
 
@@ -197,7 +207,7 @@ def test_catch_up_and_backfills_have_a_reserved_minimum():
 
 def test_without_a_reserve_they_would_starve():
     """Otherwise the test above proves nothing."""
-    never = DispatcherSettings(catch_up_reserve_us=1 << 60, backfill_reserve_us=1 << 60)
+    never = DispatcherSettings(catch_up_floor_per_second=1e-6, backfill_reserve_us=1 << 60)
     outage = flooded(is_behind=True, usual_us=SLOW_US, settings=never, seconds=20)
 
     assert ([], []) == (outage.drained, outage.filled)

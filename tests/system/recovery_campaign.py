@@ -1,6 +1,7 @@
 """Campaign 2: nobody fires for a while, and a hundred thousand occurrences are overdue.
 
     python -m tests.system.recovery_campaign [PLOT]
+    python -m tests.system.recovery_campaign [PLOT] --busy     a thousand live runs a second beside it
 
 Real processes on PostgreSQL: two dispatchers, two workers. For a while all is well; then the
 dispatchers are stopped, and every schedule's state is moved back by SQL to what it would be, had
@@ -18,7 +19,7 @@ from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duly
 from bench.stores.database import Database, boot
@@ -66,7 +67,8 @@ SELECT (SELECT count(*) FROM duly.owed)
 COUNT_OPEN = """
 SELECT (SELECT count(*) FROM duly.runs) - (SELECT count(*) FROM duly.outcomes)"""
 READ_RUNS = """
-SELECT r.origin, r.not_before, r.fired_at FROM duly.runs r WHERE r.fired_at >= %(since)s"""
+SELECT r.origin, r.not_before, r.fired_at, o.started_at FROM duly.runs r
+LEFT JOIN duly.outcomes o ON o.run_id = r.id WHERE r.fired_at >= %(since)s"""
 # Every occurrence between the first that was missed and the next to come, without a run.
 COUNT_LOST = """
 SELECT count(*) FROM duly.schedule_state t
@@ -109,14 +111,30 @@ class Plan:
     settling: int = 30
     """How long after the start of all processes nothing is counted."""
     healthy: int = 60
-    per_second: int = 500
-    """How many missed occurrences each dispatcher makes runs of."""
+    per_second: int | None = 1000
+    """How many missed occurrences the fleet makes runs of; None for as many as live work allows."""
     dispatchers: int = 2
     grace: int = 60
     """How late still counts as on time."""
 
 
-SHORT = Plan(schedules=600, period=30, down=50, settling=2, healthy=5, per_second=100, grace=2)
+SHORT = Plan(schedules=600, period=30, down=50, settling=2, healthy=5, per_second=200, grace=2)
+BUSY = Plan(schedules=15_000, period=15, down=105, per_second=None, dispatchers=1, grace=5)
+"""A thousand live runs a second, 105,000 occurrences overdue, and the default rate."""
+
+
+class Fired(NamedTuple):
+    """A run, as the database has it."""
+
+    origin: str
+    due_at: int
+    fired_at: int
+    started_at: int | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it was fired on time."""
+        return self.origin == "schedule"
 
 
 @dataclass
@@ -138,6 +156,8 @@ class Recovery:
     """How many of those that are overdue had not been run before the state was moved back."""
     healthy_us: list[int]
     recovering_us: list[int]
+    begun_us: list[int]
+    """How late the code of live runs began in recovery."""
     seconds: dict[int, Second]
     """From the moment at which the dispatchers were started again."""
     drained_after: float
@@ -155,10 +175,11 @@ class Recovery:
         # Some were within their grace, more of them where dispatchers start slowly.
         if caught_up < self.missed // 2:
             found.append(f"only {caught_up} of {self.missed} were caught up: this proves nothing")
-        allowed = self.plan.per_second * self.plan.dispatchers
+        if self.plan.per_second is None:
+            return found
         # From their start on; a second's worth may be saved up. A machine that stands still makes
         # no second fuller by this count.
-        rated = allowed * (self.drained_after + 1)
+        rated = self.plan.per_second * (self.drained_after + 1)
         if caught_up > rated:
             found.append(f"INV-9: {caught_up} were caught up where the rate allows {rated:.0f}")
         return found
@@ -173,13 +194,16 @@ class Recovery:
         ratio = percentile(self.recovering_us, 0.99) / max(1, percentile(self.healthy_us, 0.99))
         caught_up = sum(one.caught_up for one in self.seconds.values())
         rate = caught_up / max(self.drained_after, 1)
-        allowed = self.plan.per_second * self.plan.dispatchers
+        allowed = (
+            "by default" if self.plan.per_second is None else f"{self.plan.per_second:,} allowed"
+        )
         return (
             f"{self.plan.schedules:,} schedules every {self.plan.period} s, down for"
             f" {self.plan.down} s: {self.overdue:,} overdue, {caught_up:,} caught up in"
-            f" {self.drained_after:.0f} s, {rate:,.0f} a second ({allowed:,} allowed, most in one"
+            f" {self.drained_after:.0f} s, {rate:,.0f} a second ({allowed}, most in one"
             f" {self.fastest():,}).\n"
             f"live, healthy: {healthy}\nlive, in recovery: {recovering}\n"
+            f"live, begun in recovery: {told(self.begun_us)}\n"
             f"p99 in recovery is {ratio:.2f} times that of a healthy system."
             f" lost {self.lost}, twice {self.twice}"
         )
@@ -233,7 +257,7 @@ class Campaign:
         recovering = self._fired(up_at, drained_at)
         # What fell due before fresh work was fired again is late by the outage itself, of which
         # the start of the processes is a part.
-        fresh = [at for origin, _, at in recovering if origin == "schedule"]
+        fresh = [row.fired_at for row in recovering if row.is_live]
         first_at = min(fresh, default=up_at)
         return Recovery(
             plan=plan,
@@ -241,6 +265,11 @@ class Campaign:
             missed=missed,
             healthy_us=live_of(healthy, 0),
             recovering_us=live_of(recovering, first_at),
+            begun_us=[
+                row.started_at - row.due_at
+                for row in recovering
+                if row.is_live and row.due_at >= first_at and row.started_at is not None
+            ],
             seconds=by_second(recovering, up_at),
             drained_after=(drained_at - up_at) / SECOND_US,
             lost=self._ask(COUNT_LOST, **span),
@@ -277,7 +306,7 @@ class Campaign:
         self.database.execute("CHECKPOINT")
 
     def _dispatch(self) -> list[Process]:
-        words = ["dispatcher", self.database.url, str(self.plan.per_second)]
+        words = ["dispatcher", self.database.url, str(self.plan.per_second or "")]
         return [self._start([PROGRAM, *words]) for _ in range(self.plan.dispatchers)]
 
     def _end(self, dispatchers: list[Process]) -> None:
@@ -310,9 +339,9 @@ class Campaign:
         pause(0.3)
         return self._ask(COUNT_BEHIND)
 
-    def _fired(self, since: int, until: int) -> list[tuple[str, int, int]]:
-        rows = self._rows(READ_RUNS, since=since)
-        return [(origin, due, at) for origin, due, at in rows if at <= until]
+    def _fired(self, since: int, until: int) -> list[Fired]:
+        rows = (Fired(*row) for row in self._rows(READ_RUNS, since=since))
+        return [row for row in rows if row.fired_at <= until]
 
     def _ask(self, sql: str, **values: int) -> int:
         return int(self._rows(sql, **values)[0][0] or 0)
@@ -329,18 +358,18 @@ class Campaign:
         return {"now": CLOCK.now_us(), "grace": plan.grace, **spans, **values}
 
 
-def live_of(rows: list[tuple[str, int, int]], since: int) -> list[int]:
+def live_of(rows: list[Fired], since: int) -> list[int]:
     """Return how late runs were that were fired on time, and fell due after an instant."""
-    return [at - due for origin, due, at in rows if origin == "schedule" and due >= since]
+    return [row.fired_at - row.due_at for row in rows if row.is_live and row.due_at >= since]
 
 
-def by_second(rows: list[tuple[str, int, int]], since: int) -> dict[int, Second]:
+def by_second(rows: list[Fired], since: int) -> dict[int, Second]:
     """Return what was fired in each second."""
     found: dict[int, Second] = defaultdict(Second)
-    for origin, due, at in rows:
-        second = found[(at - since) // SECOND_US]
-        if origin == "schedule":
-            second.live_us.append(at - due)
+    for row in rows:
+        second = found[(row.fired_at - since) // SECOND_US]
+        if row.is_live:
+            second.live_us.append(row.fired_at - row.due_at)
         else:
             second.caught_up += 1
     return dict(found)
@@ -358,7 +387,7 @@ def campaign(plan: Plan, server: Server, folder: Path) -> Iterator[Campaign]:
         database.remove()
 
 
-def dispatch(url: str, per_second: int) -> None:
+def dispatch(url: str, per_second: int | None) -> None:
     """Dispatch until SIGTERM, as `duly dispatcher` does, at another rate of catching up."""
     settings = DispatcherSettings(catch_up_per_second=per_second)
     with duly.App(url, name="recovery") as one:
@@ -372,11 +401,13 @@ def dispatch(url: str, per_second: int) -> None:
 
 def main() -> int:
     """Play the long form on a server of its own, durable as in production."""
-    plot = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    words = [word for word in sys.argv[1:] if word != "--busy"]
+    plan = BUSY if "--busy" in sys.argv else Plan()
+    plot = Path(words[0]) if words else None
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(boot())
-        found = stack.enter_context(campaign(Plan(), server, folder)).play()
+        found = stack.enter_context(campaign(plan, server, folder)).play()
     sys.stdout.write(f"{found.summary()}\n")
     if plot is not None:
         draw(plot, found)
@@ -387,6 +418,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["dispatcher"]:
-        dispatch(sys.argv[2], int(sys.argv[3]))
+        dispatch(sys.argv[2], int(sys.argv[3]) if sys.argv[3] else None)
     else:
         sys.exit(main())

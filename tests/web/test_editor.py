@@ -216,6 +216,7 @@ def _cookie(visitor):
     ({"not_older": "soon"}, "not_older", None),
     ({"at_most": "many"}, "at_most", None),
     ({"at_most": "0"}, "at_most", None),
+    ({"per_minute": "0"}, "per_minute", None),
     ({"jitter": "much"}, "jitter", None),
     ({"overlap": "serialize"}, "serialize_by", None),
     ({"priority": "high"}, "priority", None),

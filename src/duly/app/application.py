@@ -80,8 +80,10 @@ from duly.domain.enums import TaskKind
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.domain.tasks import placeholders
 from duly.engine.dispatcher.settings import (
+    CATCH_UP_VARIABLE,
     RETENTION_VARIABLE,
     DispatcherSettings,
+    read_catch_up,
     read_retention,
     split_terms,
 )
@@ -236,6 +238,12 @@ class Employing:
         said = split_terms(os.environ.get(RETENTION_VARIABLE, ""))
         return read_retention((*self.settings.retention, *said))
 
+    @property
+    def catch_up_per_second(self) -> int | None:
+        """How many missed occurrences are made up for, as the environment or the settings say."""
+        said = os.environ.get(CATCH_UP_VARIABLE, "").strip()
+        return read_catch_up(said) if said else self.settings.catch_up_per_second
+
     def dispatcher(
         self,
         settings: DispatcherSettings | None = None,
@@ -253,7 +261,8 @@ class Employing:
 
         self._caller.require_operator("run a dispatcher")
         if settings is None:
-            settings = DispatcherSettings(retention=self.retention)
+            rate = self.catch_up_per_second
+            settings = DispatcherSettings(retention=self.retention, catch_up_per_second=rate)
         node = Node(host=socket.gethostname(), process=os.getpid(), wake_address=wake_address)
         tracing = self._caller.traces.tracing
         store = self.store

@@ -37,7 +37,12 @@ from duly.cli.output import (
 from duly.client.access import Token
 from duly.client.export import Export, Import
 from duly.config import Settings
-from duly.engine.dispatcher.settings import RETENTION_VARIABLE, retention_terms, split_terms
+from duly.engine.dispatcher.settings import (
+    CATCH_UP_VARIABLE,
+    RETENTION_VARIABLE,
+    retention_terms,
+    split_terms,
+)
 from duly.errors import Conflict, StoreError
 from duly.store.ports.maintenance import Migration
 from duly.timetable.instants import from_microseconds, iso_utc, utc_text
@@ -95,6 +100,9 @@ def _settings(application: Application) -> Iterator[_Setting]:
         if one.name == "retention":
             continue  # told term by term
         value = getattr(application.settings, one.name)
+        if one.name == "catch_up_per_second" and os.environ.get(CATCH_UP_VARIABLE, "").strip():
+            yield _Setting(one.name, application.catch_up_per_second, f"${CATCH_UP_VARIABLE}")
+            continue
         is_usual = value == getattr(usual, one.name)
         yield _Setting(one.name, _plain(value), DEFAULT if is_usual else "the application")
 

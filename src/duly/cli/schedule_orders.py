@@ -47,7 +47,16 @@ from duly.client.schedule_view import MICROSECOND, Schedule
 from duly.client.selections import OrderedSchedule
 from duly.client.tasks import BoundCall
 from duly.clock import SystemClock
-from duly.domain.policies import NO_BOUND, NO_PRESET, PRESETS, Misfire, read_misfire, read_preset
+from duly.domain.policies import (
+    AT_MOST_MAX,
+    NO_BOUND,
+    NO_PRESET,
+    PER_MINUTE_MAX,
+    PRESETS,
+    Misfire,
+    read_misfire,
+    read_preset,
+)
 from duly.errors import Conflict, NotFound, UsageError
 from duly.timetable.instants import duration_text, duration_words, iso_utc, utc_text
 from duly.timetable.timetable import Timetable
@@ -170,6 +179,8 @@ class PolicyOptions:
     """How many missed runs are made up for at the most; none for no bound (the default)."""
     not_older: str | None = None
     """How old a missed run may be to be made up for: 1d unless given; none for no bound."""
+    per_minute: str | None = None
+    """How many missed runs are made up for in a minute; none for as many as the fleet can."""
     overlap: OverlapChoice | None = None
     """What becomes of a run while an earlier one is open: skip (default), allow, queue-one,
     queue-all, coalesce, replace, or serialize with --serialize-by."""
@@ -194,9 +205,11 @@ class PolicyOptions:
         if self.grace is not None:
             given["grace"] = self.grace
         if self.at_most is not None:
-            given["at_most"] = _number_or_none(self.at_most)
+            given["at_most"] = _number_or_none("at_most", self.at_most)
         if self.not_older is not None:
             given["not_older"] = None if self.not_older == NO_BOUND else self.not_older
+        if self.per_minute is not None:
+            given["per_minute"] = _number_or_none("per_minute", self.per_minute)
         return read_misfire({**current.to_json(), **given}) if given else None
 
 
@@ -216,6 +229,8 @@ def misfire_words(misfire: Misfire) -> str:
             bounds.append(f"at most {misfire.at_most}")
         if misfire.not_older_us is not None:
             bounds.append(f"none older than {duration_words(misfire.not_older_us)}")
+        if misfire.per_minute is not None:
+            bounds.append(f"{misfire.per_minute:,} a minute")
     return policy + (f" ({', '.join(bounds)})" if bounds else "")
 
 
@@ -232,11 +247,12 @@ def overlap_words(overlap: str, serialize_by: str | None) -> str:
     }[overlap]
 
 
-def _number_or_none(text: str) -> int | None:
+def _number_or_none(field: str, text: str) -> int | None:
     if text == NO_BOUND:
         return None
     if not (text.isascii() and text.isdigit()):
-        raise UsageError("at_most", text, "is not a number", "give 1 to 10,000, or none")
+        most = {"at_most": AT_MOST_MAX, "per_minute": PER_MINUTE_MAX}[field]
+        raise UsageError(field, text, "is not a number", f"give 1 to {most:,}, or none")
     return int(text[:10])
 
 
@@ -477,8 +493,8 @@ def _undo_policies(before: Schedule, after: Schedule) -> list[str]:
             misfire, overlap = preset.misfire, preset.overlap
     old, new = before.misfire.to_json(), misfire.to_json()
     for key, option in _MISFIRE_OPTIONS.items():
-        if old[key] != new[key]:
-            words += [option, NO_BOUND if old[key] is None else str(old[key])]
+        if old.get(key) != new.get(key):
+            words += [option, str(old.get(key) or NO_BOUND)]
     if before.overlap != overlap:
         words += ["--overlap", before.overlap]
     if before.serialize_by not in (None, after.serialize_by):
@@ -496,6 +512,7 @@ _MISFIRE_OPTIONS = {
     "grace": "--grace",
     "at_most": "--at-most",
     "not_older": "--not-older",
+    "per_minute": "--per-minute",
 }
 
 

@@ -138,7 +138,7 @@ class Schedule:
             "arguments": self.arguments,
             "queue": self.queue,
             "priority": self.priority,
-            "misfire": self.misfire.to_json(),
+            "misfire": {**self.misfire.to_json(), "per_minute": self.misfire.per_minute},
             "jitter": duration_text(self.jitter // MICROSECOND),
             "overlap": self.overlap,
             "serialize_by": self.serialize_by,

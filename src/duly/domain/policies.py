@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 GRACE_DEFAULT = "60s"
 NOT_OLDER_DEFAULT = "1d"
 AT_MOST_MAX = 10_000
+PER_MINUTE_MAX = 60_000
 NO_BOUND = "none"
 """How files and commands write that a bound is lifted: they have no word for nothing."""
 
@@ -49,19 +50,22 @@ class Misfire:
     grace_us: int
     at_most: int | None
     not_older_us: int | None
+    per_minute: int | None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of it, as they are given by name
         self,
         policy: str = "latest",
         *,
         grace: str | timedelta = GRACE_DEFAULT,
         at_most: int | None = None,
         not_older: str | timedelta | None = NOT_OLDER_DEFAULT,
+        per_minute: int | None = None,
     ) -> None:
         """Take the policy `skip`, `latest` or `all`, the grace, and the bounds on what is run late.
 
         `grace` is how late still counts as on time. At most `at_most` missed occurrences are run,
-        the newest, and none that is older than `not_older`; None lifts a bound.
+        the newest, and none that is older than `not_older`; None lifts a bound. `per_minute` of
+        them are made runs of in a minute at the most, whatever the fleet could do.
         """
         choices = ", ".join(MisfirePolicy)
         if policy not in list(MisfirePolicy):
@@ -76,16 +80,23 @@ class Misfire:
             remedy = f"give 1 to {AT_MOST_MAX:,}, or None for no such bound"
             raise UsageError("at_most", at_most, "is out of range", remedy)
         set_field(self, "at_most", at_most)
+        is_number = isinstance(per_minute, int) and not isinstance(per_minute, bool)
+        if per_minute is not None and not (is_number and 1 <= per_minute <= PER_MINUTE_MAX):
+            remedy = f"give 1 to {PER_MINUTE_MAX:,}, or None for as many as the fleet catches up"
+            raise UsageError("per_minute", per_minute, "is out of range", remedy)
+        set_field(self, "per_minute", per_minute)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values that `read_misfire` reads back."""
         older = self.not_older_us
-        return {
+        said = {
             "policy": str(self.policy),
             "grace": duration_text(self.grace_us),
             "at_most": self.at_most,
             "not_older": None if older is None else duration_text(older),
         }
+        # Only where it is set: programs of the release before this one refuse what they don't know.
+        return said if self.per_minute is None else {**said, "per_minute": self.per_minute}
 
 
 def read_misfire(value: object) -> Misfire:
@@ -106,7 +117,7 @@ def read_misfire(value: object) -> Misfire:
     return Misfire(value)
 
 
-_KEYS = ("policy", "grace", "at_most", "not_older")
+_KEYS = ("policy", "grace", "at_most", "not_older", "per_minute")
 _KEYS_TEXT = ", ".join(_KEYS)
 
 

@@ -16,6 +16,8 @@ class Misfire(Shown, frozen=True, kw_only=True):
     grace: Duration
     at_most: int | None
     not_older: Duration | None
+    per_minute: int | None = None
+    """How many of them are made up for in a minute; null for as many as the fleet can."""
 
 
 class RunTimes(Shown, frozen=True, kw_only=True):
@@ -132,6 +134,8 @@ class MisfirePolicy(Asked, frozen=True, kw_only=True):
     at_most: int | UnsetType | None = UNSET
     """At most so many of them; null for however many."""
     not_older: Duration | UnsetType | None = UNSET
+    per_minute: int | UnsetType | None = UNSET
+    """So many of them in a minute; null for as many as the fleet can."""
 
 
 class Rule(Asked, frozen=True, kw_only=True):

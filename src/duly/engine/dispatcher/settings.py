@@ -120,8 +120,10 @@ class DispatcherSettings:
     backoff_min_us: int = 50 * _MILLISECOND_US
     backoff_max_us: int = 1 * SECOND_US
 
-    catch_up_per_second: int = 100
-    """How many missed occurrences a dispatcher makes runs of, so that no queue is flooded."""
+    catch_up_per_second: int | None = None
+    """How many missed occurrences the fleet makes runs of; None: as many as live work allows,"""
+    catch_up_floor_per_second: float = 100
+    """and so many at the least."""
     catch_up_turn_us: int = 100 * _MILLISECOND_US
     """So much of the rate is spent at a time: a transaction for each run would cost the most."""
     catch_up_per_range: int = 20
@@ -130,8 +132,6 @@ class DispatcherSettings:
     catch_up_every_us: int = 2 * SECOND_US
     """How often we look for ranges that others have made owed."""
     catch_up_page: int = 100
-    catch_up_reserve_us: int = 1 * SECOND_US
-    """At least one range gets its turn in this time, however much fresh work there is."""
 
     backfills_every_us: int = 5 * SECOND_US
     """How often we look for backfills that somebody has asked for."""
@@ -174,6 +174,8 @@ class DispatcherSettings:
         """Refuse a limit that is no number or limits everything, and a lease nobody can keep."""
         for one in fields(self):
             value = getattr(self, one.name)
+            if one.name == "catch_up_per_second" and value is None:
+                continue
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if one.name != "retention" and not (is_number and value > 0):
                 raise UsageError(one.name, value, "is not a limit", "give a number above 0")
@@ -182,6 +184,8 @@ class DispatcherSettings:
             raise UsageError("ttl_us", self.ttl_us, "is too short a lease", remedy)
 
 
+CATCH_UP_VARIABLE = "DULY_CATCH_UP_PER_SECOND"
+CATCH_UP_MAX = 1_000_000
 RETENTION_VARIABLE = "DULY_RETENTION"
 FOREVER = "forever"
 SKIPS, DELETED, PER_SCHEDULE = "skips", "deleted-schedules", "runs-per-schedule"
@@ -201,6 +205,14 @@ def read_retention(terms: Iterable[str]) -> Retention:
             raise UsageError("retention", term, "is not known", remedy)
         found = _with(found, name, text)
     return found
+
+
+def read_catch_up(text: str) -> int:
+    """Read how many missed occurrences are made up for in a second."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= CATCH_UP_MAX):
+        remedy = f"give 1 to {CATCH_UP_MAX:,}, or leave it out: as many as live work allows"
+        raise UsageError(CATCH_UP_VARIABLE, text, "is not a rate", remedy)
+    return int(text)
 
 
 def split_terms(text: str) -> tuple[str, ...]:

@@ -215,7 +215,8 @@ class Claimer:
         If that fails, what is on its way is heard all the same: nobody else would.
         """
         try:
-            self._start_all(worker, claimed.runs)
+            if claimed.runs:
+                self._start_all(worker, claimed.runs)
             if following is not None:
                 goes_on()
         except Exception:
@@ -285,7 +286,9 @@ class Claimer:
 
     def begin_ahead(self, worker: MemberId) -> None:
         """Begin what was claimed ahead, as far as there are slots now."""
-        self._start_all(worker, self._holdings.take_ahead(worker))
+        runs = self._holdings.take_ahead(worker)
+        if runs:
+            self._start_all(worker, runs)
 
     def _room(self, coming: int = 0) -> ClaimRoom:
         """Return how many to claim, when so many are coming already."""
@@ -357,14 +360,12 @@ class Claimer:
 
     def _start_all(
         self, worker: MemberId, runs: Sequence[ClaimedRun], *, is_admitted: bool = False
-    ) -> int:
-        """Hand runs to their executors; return how many, but for those whose task is unknown.
+    ) -> None:
+        """Hand runs to their executors, but for those whose task is unknown.
 
         Limited ones are kept until the store lets them begin, and stand in nobody's way. Those that
         there is no slot for wait for one.
         """
-        if not runs:
-            return 0
         free = self._holdings.free()
         holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
         workshop, running = holdings.workshop(worker), holdings.running
@@ -375,14 +376,12 @@ class Claimer:
             self._parts.tracing,
         )
         crowds: dict[TaskKind, list[AttemptWork]] = {}
-        taken = 0
         for claimed in runs:
             task = claimed.task
             way = ways[task] if task in ways else ways.setdefault(task, self._way(task, crowds))
             if way is None:
                 holdings.unknown.append(claimed)
                 continue
-            taken += 1
             free[way.pool] -= 1
             if free[way.pool] < 0:
                 way.pool.ahead.append(AheadRun(claimed, monotonic))
@@ -406,7 +405,6 @@ class Claimer:
             way.crowd.append(held)
         for kind, crowd in crowds.items():
             self._starts[kind](crowd)
-        return taken
 
     def _way(self, task: str, crowds: dict[TaskKind, list[AttemptWork]]) -> _TaskStart | None:
         """Return how runs of a task are started; None when we do not know it."""

@@ -121,6 +121,7 @@ def schedule_form(schedule: Schedule) -> ScheduleForm:
         grace=str(misfire["grace"]),
         not_older=str(misfire["not_older"] or "none"),
         at_most=str(misfire["at_most"] or ""),
+        per_minute=str(schedule.misfire.per_minute or ""),
         overlap=schedule.overlap,
         serialize_by=schedule.serialize_by or "",
         jitter=str(schedule.to_json()["jitter"]),

@@ -135,8 +135,8 @@ RULE_FIELDS = (
 )  # fmt: skip
 """What says when."""
 POLICY_FIELDS = (
-    "preset", "misfire", "grace", "not_older", "at_most", "overlap", "serialize_by", "jitter",
-    "queue", "priority",
+    "preset", "misfire", "grace", "not_older", "at_most", "per_minute", "overlap", "serialize_by",
+    "jitter", "queue", "priority",
 )  # fmt: skip
 COMPARED = ("name", "task", "arguments", *RULE_FIELDS, *POLICY_FIELDS, "owner")
 """What an edit can change; the rest is about the edit itself."""
@@ -147,7 +147,7 @@ LABELS = {
     "gap": "Time that does not exist", "fold": "Time that comes twice", "start": "From",
     "end": "Until", "away": "Away on", "calendar": "Holidays of", "preset": "Kind of work",
     "misfire": "If we are late", "grace": "Still on time", "not_older": "Not older than",
-    "at_most": "At most", "overlap": "If the previous one still runs",
+    "at_most": "At most", "per_minute": "In a minute", "overlap": "If the previous one still runs",
     "serialize_by": "One after the other by", "jitter": "Spread over", "queue": "Queue",
     "priority": "Priority", "owner": "Owner",
 }  # fmt: skip
@@ -182,6 +182,7 @@ class ScheduleForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     grace: str = "1m"
     not_older: str = "1d"
     at_most: str = ""
+    per_minute: str = ""
     overlap: str = "skip"
     serialize_by: str = ""
     jitter: str = "0s"

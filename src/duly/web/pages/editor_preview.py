@@ -201,7 +201,8 @@ def _call(app: App, form: ScheduleForm) -> BoundCall:
 def _misfire(form: ScheduleForm) -> Misfire:
     most = _number("at_most", form.at_most)
     older = None if form.not_older == "none" else form.not_older or "1d"
-    return Misfire(form.misfire, grace=form.grace or "1m", at_most=most, not_older=older)
+    bounds = {"at_most": most, "per_minute": _number("per_minute", form.per_minute)}
+    return Misfire(form.misfire, grace=form.grace or "1m", not_older=older, **bounds)
 
 
 def _serialize_by(form: ScheduleForm) -> str | None:

@@ -624,6 +624,11 @@ def effective_policies(schedule: Schedule) -> tuple[Policy, ...]:
             str(said["at_most"] or "however many"),
             said["at_most"] == usual["at_most"],
         ),
+        Policy(
+            "Catch-up, in a minute",
+            str(schedule.misfire.per_minute or "as many as the fleet can"),
+            schedule.misfire.per_minute is None,
+        ),
         Policy("Still on time", str(said["grace"]), said["grace"] == usual["grace"]),
         Policy(
             "Spread over", span(schedule.jitter) if schedule.jitter else "0s", not schedule.jitter
