@@ -155,6 +155,7 @@ NOT_REACHED = {
     "dispatcher": OF_A_PROGRAM,
     "doorkeeper": OF_A_PROGRAM,
     "grant_access": OF_AN_OPERATOR,
+    "is_at": OF_A_PROGRAM,
     "migrate": OF_AN_OPERATOR,
     "promises.export": "a file of all tenants: duly export",
     "promises.import_from": "a file of all tenants: duly import",

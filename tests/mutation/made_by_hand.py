@@ -97,7 +97,7 @@ _MADE: dict[str, tuple[tuple[str, ...], list[tuple[str, str, str]]]] = {
         ("request_hash", 'len(part).to_bytes(8, "big") + part', "part"),
         ("carry_out", "announced.is_taken_over and order.is_once_only", "False"),
         ("carry_out", "store.forget_answer(key, announced.fence)", "pass"),
-        ("read_key", "1 <= len(text) <= IDEMPOTENCY_KEY_LENGTH_MAX", "1 <= len(text) < IDEMPOTENCY_KEY_LENGTH_MAX"),
+        ("read_key", "len(text) > IDEMPOTENCY_KEY_LENGTH_MAX", "len(text) >= IDEMPOTENCY_KEY_LENGTH_MAX"),
     ]),
     "duly.web.charts": (("tests/web/test_drawings.py",), [
         ("run_calendar", "today.weekday() + 7", "7"),

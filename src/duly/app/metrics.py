@@ -232,7 +232,7 @@ HEARTBEAT = Metric(
 SKEW = Metric(
     "duly_member_clock_skew_seconds",
     "gauge",
-    "How far a living member's clock is ahead of the store's.",
+    "How far a living member's clock is ahead of the store's; negative if it is behind.",
     MEMBER_LABELS,
 )
 LEASES = Metric("duly_leases", "gauge", "Leases on lanes of shards, owned or free.", ("state",))
