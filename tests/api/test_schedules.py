@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from duly.api.app import ROUTES
+
 NIGHTLY = {"name": "nightly", "task": "report", "when": "0 2 * * *", "tz": "Europe/Paris"}
 
 
@@ -95,6 +97,26 @@ def test_a_version_that_never_was_matches_nothing(asked, match):
 
     assert [412, 412, 412] == [answer.status_code for answer in answers]
     assert "active" == asked.get("/schedules/nightly").json()["status"]
+
+
+def test_a_deleted_schedule_is_shown_as_deleted_and_takes_no_order_but_its_restoration(asked):
+    """It is kept for a while; programs that look for uses after a deletion find these answers."""
+    asked.post("/schedules", json=NIGHTLY)
+    asked.delete("/schedules/nightly", headers={"If-Match": "*"})
+    bodies = {"edit_schedule": {"jitter": "5m", "version": 2}}
+    answers = {}
+    for route in ROUTES:
+        is_order = "/schedules/{schedule}" in route.path and route.method != "GET"
+        if is_order and route.operation_id != "restore_schedule":
+            path = route.path.replace("{schedule}", "nightly")
+            body = bodies.get(route.operation_id, {}) if route.body is not None else None
+            answer = asked.ask(route.method, f"http://localhost/api/v1{path}", json=body)
+            answers[route.operation_id] = answer.status_code
+
+    assert dict.fromkeys(answers, 409) == answers
+    assert len(answers) >= 5
+    assert "deleted" == asked.get("/schedules/nightly").json()["status"]
+    assert 200 == asked.post("/schedules/nightly/restore").status_code
 
 
 def test_a_schedule_is_paused_resumed_skipped_deleted_and_restored(asked):
