@@ -116,6 +116,8 @@ class World:
 
     def __init__(self, asker: Asker, header: dict[str, str], theirs: Things, costs: Costs) -> None:
         self.asker, self.header, self.theirs, self.costs = asker, header, theirs, costs
+        self.place = ""
+        """Where the store is, without the kind of database."""
 
     def ask(self, example: Example) -> tuple[httpx.Response, list[tuple[str, int]]]:
         self.asker.get("/session", headers=self.header)  # who asks is known, and not looked up
@@ -134,7 +136,9 @@ def world(store, costs) -> Iterator[World]:
     header = token_for(app, role="admin", tenant=OURS)
     api = Api(app, ApiSettings(requests_burst_max=1_000_000), clock=clock)
     with Asker(api, {}) as asker:
-        yield World(asker, header, theirs, costs)
+        world = World(asker, header, theirs, costs)
+        world.place = kept.name.partition("://")[2]
+        yield world
 
 
 def nobodys(theirs: Things) -> Things:
@@ -190,6 +194,36 @@ def test_another_tenants_thing_is_answered_as_none_at_the_same_cost(world: World
         assert SECRET not in first.text
         assert first_cost == second_cost
         assert first_cost, "it was looked for"
+
+
+@each_row("route", [one for one in ROUTES if one.method == "GET" and not one.is_stream])
+def test_no_answer_to_one_tenant_says_where_the_store_is(world: World, route: Route):
+    """A path or a host is the operator's business; the kind of database is not secret."""
+    assert world.place
+    for example in examples_of(route, world.theirs):
+        answer, _ = world.ask(example)
+        assert world.place not in answer.text
+
+
+def test_the_id_of_another_tenants_run_tells_only_that_it_is_taken(world: World):
+    """Ids are one space for all tenants: the documented limit, and no more than that."""
+    example = next(one for one in ROUTES if one.operation_id == "enqueue_run")
+    taken, free = str(world.theirs.queued), str(UUID(int=world.theirs.queued.int + 99))
+    answers = [
+        world.asker.ask(
+            example.method,
+            "http://localhost/api/v1/runs",
+            headers=world.header,
+            json={"task": "remind", "id": one},
+        )
+        for one in (taken, free)
+    ]
+
+    assert [409, 201] == [one.status_code for one in answers]
+    assert SECRET not in answers[0].text
+    told = answers[0].json()
+    assert (f"'{taken}'", "conflict") == (told["value"], told["code"])
+    assert "acme" not in answers[0].text
 
 
 def _plain(text: str, of: Things) -> str:
