@@ -10,6 +10,7 @@ import duly
 from duly import every
 from duly.api.app import Api
 from duly.store.postgres import PostgresStore
+from duly_conformance import steps as work
 from duly_conformance.kit import snapshot
 from tests.api.api_client import Asker
 from tests.api.api_fixtures import token_for
@@ -140,6 +141,27 @@ def test_what_is_of_all_tenants_is_refused_by_name_and_never_answered_in_part(he
     ]
     assert not {"dispatch", "work", "alerts"} & {one["about"] for one in diagnosis["checks"]}
     assert 200 == operator.get("/audit", headers={"Duly-Tenant": "acme"}).status_code
+
+
+def test_queues_and_workers_are_counted_for_all_tenants_or_for_ones_own(held):
+    """To an operator as over an owner's server; to a tenant what is its own."""
+    asked, operator, theirs = held
+    report, store = theirs.tasks.find("report"), theirs.store
+    for queue in ("idle", "idle", "busy"):
+        theirs.enqueue(report, queue=queue)
+    worker = work.join_worker(store, tasks=("report",), queues=("busy",), slots=3)
+    assert 1 == len(work.take(store, worker, queues=("busy",)))
+    own = duly.App(store=store, actor="server")
+    with Asker(Api(own), token_for(own)) as owners:
+        for path in ("/queues", "/queues/idle", "/queues/busy"):
+            assert owners.get(path).json() == operator.get(path).json()
+        running = [
+            [one["running"] for one in each.get("/workers").json()["items"]]
+            for each in (owners, operator, asked)
+        ]
+
+    assert (2, 0) == tuple(each.get("/queues/idle").json()["queued"] for each in (operator, asked))
+    assert [[1], [1], [0]] == running
 
 
 def test_an_owner_is_gone_for_the_tenant_that_says_so(held):

@@ -548,8 +548,11 @@ def read_status(caller: Caller) -> StoreStatus:
 
 def narrowed(caller: Caller, status: StoreStatus) -> StoreStatus:
     """Return what of a store's state is the caller's tenant's, and what all share."""
-    members = unplaced(status.members) if caller.is_confined else status.members
     own = caller.store.count_tenant(caller.tenant)
+    members = unplaced(status.members) if caller.is_confined else status.members
+    if caller.is_confined or sees_everything(caller.store):
+        members = tuple(replace(one, running=own.held.get(one.id, 0)) for one in members)
+    # Else an operator looks through one tenant's rows: how busy a worker is, concerns all.
     return replace(
         status,
         schedules=own.schedules,
@@ -559,7 +562,7 @@ def narrowed(caller: Caller, status: StoreStatus) -> StoreStatus:
         overdue=own.overdue,
         oldest_due_at=own.oldest_due_at,
         next_due_at=own.next_due_at,
-        members=tuple(replace(one, running=own.held.get(one.id, 0)) for one in members),
+        members=members,
         queues={name: one.queued for name, one in own.queues.items() if one.queued},
         running=sum(own.held.values()),
         retrying=own.retrying,

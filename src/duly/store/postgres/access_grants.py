@@ -16,6 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.errors import NotFound, UsageError
+from duly.store.postgres import ordering, reading
 from duly.store.postgres.schema import ACCESS_NUMBER, ACCESS_OF_POLICY
 from duly.store.postgres.session import first
 from duly.store.postgres.tenant_connections import TENANT_SETTING
@@ -166,10 +167,27 @@ CREATE OR REPLACE FUNCTION duly.made_since(first uuid, since int8, most int8) RE
     LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT created_at FROM duly.schedules WHERE id >= first AND created_at > since
     ORDER BY created_at DESC LIMIT most $$"""
+# How much waits and runs is a fact about the fleet: in which queue, by which worker, nothing else.
+MAKE_QUEUED = f"""
+CREATE OR REPLACE FUNCTION duly.queued_of_all()
+    RETURNS TABLE (queue text, queued int8, oldest_at int8)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$ {ordering.LIST_QUEUED} $$"""
+MAKE_CLAIMED = f"""
+CREATE OR REPLACE FUNCTION duly.claimed_of_all() RETURNS TABLE (queue text, claimed int8)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$ {ordering.COUNT_CLAIMED} $$"""
+MAKE_HELD = f"""
+CREATE OR REPLACE FUNCTION duly.held_of_all() RETURNS TABLE (worker int8, held int8)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$ {reading.COUNT_HELD} $$"""
 FUNCTIONS = (
     "duly.is_others_run(uuid)",
     "duly.others_ids(uuid[])",
     "duly.made_since(uuid, int8, int8)",
+    "duly.queued_of_all()",
+    "duly.claimed_of_all()",
+    "duly.held_of_all()",
 )
 # An id is pending whichever tenant's it is: what is made under it would take the other's place.
 SEE_ALL_PENDING = """
@@ -204,6 +222,9 @@ def grant_statements(session: Session, role: str) -> list[list[str]]:
             MAKE_FUNCTION.strip(),
             MAKE_OTHERS_IDS.strip(),
             MAKE_COUNTING.strip(),
+            MAKE_QUEUED.strip(),
+            MAKE_CLAIMED.strip(),
+            MAKE_HELD.strip(),
             SEE_ALL_PENDING.strip(),
             *(f"REVOKE ALL ON FUNCTION {one} FROM PUBLIC" for one in FUNCTIONS),
             f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA duly TO {name}",

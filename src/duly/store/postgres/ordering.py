@@ -87,6 +87,9 @@ SELECT r.queue, count(*)
 FROM duly.claims c CROSS JOIN LATERAL (
     SELECT r.queue FROM duly.runs r WHERE r.id = c.run_id OFFSET 0) r
 GROUP BY r.queue"""
+# A role that is shown one tenant's rows has functions that count those of all.
+_QUEUED_OF_ALL = "SELECT queue, queued, oldest_at FROM duly.queued_of_all()"
+_CLAIMED_OF_ALL = "SELECT queue, claimed FROM duly.claimed_of_all()"
 LIST_PAUSED = "SELECT name, paused_at, paused_by, reason FROM duly.queues"
 
 LOOKS_MAX = 5
@@ -274,9 +277,10 @@ def resume_queue(work: Work, name: str, actor: Actor) -> None:
         work.record(actor, "queue.resumed", queue_subject(name, is_paused=False))
 
 
-def list_queues(session: Session) -> list[QueueRecord]:
-    """Return queues that hold something or are paused, by name."""
-    queued = {name: rest for name, *rest in session.rows(LIST_QUEUED)}
-    running: dict[str, int] = dict(session.rows(COUNT_CLAIMED))
+def list_queues(session: Session, *, is_held: bool) -> list[QueueRecord]:
+    """Return queues that hold something or are paused, by name; of all tenants' runs."""
+    asked = (_QUEUED_OF_ALL, _CLAIMED_OF_ALL) if is_held else (LIST_QUEUED, COUNT_CLAIMED)
+    queued = {name: rest for name, *rest in session.rows(asked[0])}
+    running: dict[str, int] = dict(session.rows(asked[1]))
     paused = {name: rest for name, *rest in session.rows(LIST_PAUSED)}
     return records.queue_records(queued, running, paused)

@@ -108,6 +108,7 @@ LEFT JOIN (SELECT name, sum(change)::int8 AS change FROM duly.tally_changes GROU
     ON c.name = t.name"""
 COUNT_QUEUES = "SELECT queue, count(*) FROM duly.ready GROUP BY queue"
 COUNT_HELD = "SELECT worker, count(*) FROM duly.claims GROUP BY worker"
+_HELD_OF_ALL = "SELECT worker, held FROM duly.held_of_all()"
 COUNT_WAITING = "SELECT count(*) FROM duly.waiting"
 COUNT_DEAD = "SELECT count(*) FROM duly.dead"
 COUNT_AMBIGUOUS = "SELECT count(*) FROM duly.ambiguous"
@@ -161,8 +162,10 @@ LIST_LEASES = f"{rows.LEASE} ORDER BY shard, lane"
 class PostgresReading:
     """What anybody may look at, all of it in one snapshot."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, *, is_held: bool = False) -> None:
         self._look = look
+        self._is_held = is_held
+        """Whether the database shows us one tenant's rows only."""
         self._search = PostgresSearch(look)
 
     def now(self) -> int:
@@ -315,7 +318,7 @@ class PostgresReading:
         queues = pairs(session, COUNT_QUEUES)
         every_shard = Int4s(range(shards))
         overdue, oldest = one(session, OVERDUE, (every_shard, now))
-        held: dict[int, int] = dict(session.rows(COUNT_HELD))
+        held: dict[int, int] = dict(session.rows(_HELD_OF_ALL if self._is_held else COUNT_HELD))
         members = session.rows(LIST_MEMBERS, (now,))
         return StoreStatus(
             now=now,

@@ -379,7 +379,7 @@ class PostgresStore(
     @contextmanager
     def _snapshot(self) -> Iterator[Snapshot]:
         with self._connections.read() as look:
-            yield reading.PostgresReading(look)
+            yield reading.PostgresReading(look, is_held=self._connections.keeps_tenants)
 
     def follow_audit(self, command: AuditAfter) -> TrailPage:
         """Return entries after a number, oldest first, without ever leaving one out."""

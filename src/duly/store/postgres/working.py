@@ -352,7 +352,7 @@ class PostgresWorking:
     def list_queues(self) -> list[QueueRecord]:
         """Return queues that hold something or are paused, by name."""
         with self._connections.read() as look:
-            return ordering.list_queues(look.session)
+            return ordering.list_queues(look.session, is_held=self._connections.keeps_tenants)
 
     # Limits
 
