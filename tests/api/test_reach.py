@@ -148,6 +148,7 @@ NOT_REACHED = {
     "audit.export": "a file of all tenants: duly audit export",
     "audit.verify": "reads the trail of all tenants to its end: duly audit verify",
     "catalogue": OF_A_PROGRAM,
+    "catch_up_per_second": "is said to each process: duly config show",
     "check": OF_AN_OPERATOR,
     "close": OF_A_PROGRAM,
     "command": OF_A_PROGRAM,
