@@ -308,6 +308,18 @@ def test_of_two_servers_that_start_on_one_port_at_once_one_is_refused(app):
     assert ["port"] == [error.field for error in refused]
 
 
+def test_a_server_claims_its_port_before_it_serves(app):
+    """So that of two consoles that start at once, one can say that it has none."""
+    first = Server(app, BindAddress(port=0))
+    first.claim()
+    second = Server(app, BindAddress(port=httpx.URL(first.url).port or 0))
+    with pytest.raises(UsageError, match="can't be listened on"):
+        second.claim()
+
+    first.run(first.stop)
+    second.run(second.stop)
+
+
 def test_a_port_is_given_or_set_in_the_environment_or_the_default(monkeypatch):
     monkeypatch.setenv("DULY_PORT", "0")
     chosen = [chosen_port(None), chosen_port(1)]

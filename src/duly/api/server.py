@@ -14,7 +14,7 @@ import resource
 import socket
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import ip_address
@@ -26,7 +26,7 @@ from duly.api.middleware import LOOPBACK, ApiSettings, is_proxy, read_proxies
 from duly.errors import UsageError, require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from granian.server.embed import Server as GranianServer
@@ -191,6 +191,7 @@ class Server:
         self._listening = listening
         self._settings = listening.settings(settings)
         self._api = make(app, self._settings)
+        self._own: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_ready = asyncio.Event()
         self._stopped = False
@@ -202,11 +203,18 @@ class Server:
         """Where it is found; where any free port will do, known once it can be reached."""
         return self._listening.url
 
+    def claim(self) -> None:
+        """Listen from now on, and serve later; UsageError if the address is taken."""
+        if self._own is None:
+            self._own = _listener(self._listening)
+            self._listening = replace(self._listening, port=self._own.getsockname()[1])
+
     def run(self, on_ready: Callable[[], None] | None = None) -> None:
         """Serve until `stop` is called, from a signal handler or another thread."""
-        with _listener(self._listening) as own:
-            self._listening = replace(self._listening, port=own.getsockname()[1])
-            asyncio.run(self._serve(own, on_ready))
+        self.claim()
+        assert self._own is not None, "just claimed"
+        with self._own:
+            asyncio.run(self._serve(self._own, on_ready))
         # Also of those who were told long ago that it took too long.
         self.is_cut_short = self.is_cut_short or self._api.is_at_work
 
@@ -340,22 +348,21 @@ def _granian(
 
 def require_free(listening: BindAddress) -> None:
     """Refuse an address that can't be listened on, by a sentence and not in the middle."""
-    with _listener(listening):
-        pass
+    _listener(listening).close()
 
 
-@contextmanager
-def _listener(listening: BindAddress) -> Iterator[socket.socket]:
-    """Lend a socket that listens, and that no other process can share (no SO_REUSEPORT)."""
+def _listener(listening: BindAddress) -> socket.socket:
+    """Return a socket that listens, and that no other process can share (no SO_REUSEPORT)."""
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as own:
+    own = socket.socket(family, socket.SOCK_STREAM)
+    try:
         own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            own.bind((listening.host, listening.port))
-            own.listen(BACKLOG)
-        except OSError as error:
-            problem = f"can't be listened on ({error.strerror})"
-            place = f"{listening.host}:{listening.port}"
-            raise UsageError("port", place, problem, "choose another with --port") from error
-        yield own
+        own.bind((listening.host, listening.port))
+        own.listen(BACKLOG)
+    except OSError as error:
+        own.close()
+        problem = f"can't be listened on ({error.strerror})"
+        place = f"{listening.host}:{listening.port}"
+        raise UsageError("port", place, problem, "choose another with --port") from error
+    return own

@@ -39,7 +39,7 @@ from duly.api.requests import (
     read_fields,
     read_pairs,
 )
-from duly.api.server import BindAddress, Server, chosen_port, require_free
+from duly.api.server import BindAddress, Server, chosen_port
 from duly.web.formatting import TimeFormatter, read_choice, read_zone
 from duly.web.pages import PAGES
 from duly.web.rendering import (
@@ -467,8 +467,9 @@ class EmbeddedConsole:
 def console_beside(app: App, where: EmbeddedConsole) -> Iterator[None]:
     """Serve the console on this machine alone, for the length of a block."""
     listening = BindAddress(port=chosen_port(where.port)).checked(has_token=True)
+    serving = Server(app, listening, make=Console)
     try:
-        require_free(listening)
+        serving.claim()
     except UsageError:
         if where.port is not None:
             raise
@@ -479,7 +480,6 @@ def console_beside(app: App, where: EmbeddedConsole) -> Iterator[None]:
         (where.warn or where.tell)(text, {"event": "no-console", "port": listening.port})
         yield
         return
-    serving = Server(app, listening, make=Console)
 
     def ready() -> None:
         if where.on_ready is not None:
