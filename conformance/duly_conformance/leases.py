@@ -462,7 +462,7 @@ class ArrivalsFeed:
         cursor = store.start_of_arrivals()
         asked = new_run(clock.now_us() + SECOND_US)
         with store.transaction(SECOND_US) as lent:
-            store.add_runs(add_runs(asked), within=lent)
+            store.joined(lent).add_runs(add_runs(asked))
 
         assert [asked.id] == [timer.ref for timer in heard(store, cursor)[0]]
 
@@ -473,7 +473,7 @@ class ArrivalsFeed:
         cursor = store.start_of_arrivals()
         slow, quick = new_run(clock.now_us() + SECOND_US, "slow"), clock.now_us() + 2 * SECOND_US
         with store.transaction(SECOND_US) as lent:
-            store.add_runs(add_runs(slow), within=lent)
+            store.joined(lent).add_runs(add_runs(slow))
             delayed = steps.delay(store, quick, "quick")
             timers, cursor = heard(store, cursor)
             assert [delayed.id] == [timer.ref for timer in timers]

@@ -397,10 +397,10 @@ class BoundedSchedules:
         """The order is refused, and the caller goes on."""
         allow(store, HERS, schedules=1)
         with store.transaction(SECOND_US) as lent:
-            store.create_schedule(new_schedule(store.now(), "a", owner="anna"), within=lent)
+            store.joined(lent).create_schedule(new_schedule(store.now(), "a", owner="anna"))
             with pytest.raises(OverQuota):
-                store.create_schedule(new_schedule(store.now(), "b", owner="anna"), within=lent)
-            store.create_schedule(new_schedule(store.now(), "c"), within=lent)
+                store.joined(lent).create_schedule(new_schedule(store.now(), "b", owner="anna"))
+            store.joined(lent).create_schedule(new_schedule(store.now(), "c"))
 
         assert store.find_schedule("default", "a") is not None
         assert store.find_schedule("default", "b") is None

@@ -505,8 +505,8 @@ class GoneOwners:
         gone(store, "anna")
         with store.transaction(SECOND_US) as lent:
             with pytest.raises(Conflict, match="'anna' is gone"):
-                store.create_schedule(new_schedule(store.now(), "a", owner="anna"), within=lent)
-            store.create_schedule(new_schedule(store.now(), "b"), within=lent)
+                store.joined(lent).create_schedule(new_schedule(store.now(), "a", owner="anna"))
+            store.joined(lent).create_schedule(new_schedule(store.now(), "b"))
 
         assert store.find_schedule("default", "a") is None
         assert store.find_schedule("default", "b") is not None

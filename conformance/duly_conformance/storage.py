@@ -44,8 +44,8 @@ class LentTransactions:
         """INV-18."""
         order, asked = new_schedule(store.now()), new_run(clock.now_us() + HOUR_US)
         with store.transaction(SECOND_US) as lent:
-            assert store.create_schedule(order, within=lent).is_new
-            assert store.add_runs(add_runs(asked), within=lent)[0].is_new
+            assert store.joined(lent).create_schedule(order).is_new
+            assert store.joined(lent).add_runs(add_runs(asked))[0].is_new
 
         assert store.get_schedule(order.id) is not None
         assert store.get_delayed(asked.id) is not None
@@ -56,8 +56,8 @@ class LentTransactions:
         before = snapshot(store)
 
         with pytest.raises(Interrupted), store.transaction(SECOND_US) as lent:
-            store.create_schedule(new_schedule(store.now()), within=lent)
-            store.add_runs(add_runs(new_run(None)), within=lent)
+            store.joined(lent).create_schedule(new_schedule(store.now()))
+            store.joined(lent).add_runs(add_runs(new_run(None)))
             raise Interrupted
 
         assert before == snapshot(store)
@@ -67,8 +67,8 @@ class LentTransactions:
         """INV-17: the same request twice within it is one."""
         order = new_schedule(store.now())
         with store.transaction(SECOND_US) as lent:
-            first = store.create_schedule(order, within=lent)
-            again = store.create_schedule(order, within=lent)
+            first = store.joined(lent).create_schedule(order)
+            again = store.joined(lent).create_schedule(order)
 
         assert (True, False) == (first.is_new, again.is_new)
         assert first.record == again.record
@@ -78,10 +78,10 @@ class LentTransactions:
         steps.create(store, "taken")
         order = new_schedule(store.now())
         with store.transaction(SECOND_US) as lent:
-            store.create_schedule(order, within=lent)
+            store.joined(lent).create_schedule(order)
             with pytest.raises(Conflict):
-                store.create_schedule(
-                    new_schedule(store.now() + 1000, "taken", task="other"), within=lent
+                store.joined(lent).create_schedule(
+                    new_schedule(store.now() + 1000, "taken", task="other")
                 )
 
         assert store.get_schedule(order.id) is not None
@@ -93,9 +93,9 @@ class LentTransactions:
         before = snapshot(store)
 
         with pytest.raises(StoreUnavailable), store.transaction(SECOND_US) as lent:
-            store.create_schedule(new_schedule(store.now()), within=lent)
+            store.joined(lent).create_schedule(new_schedule(store.now()))
             clock.advance(SECOND_US + 1)
-            store.add_runs(add_runs(new_run(None)), within=lent)
+            store.joined(lent).add_runs(add_runs(new_run(None)))
 
         assert before.schedules == snapshot(store).schedules
         assert (before.audit, 0) == (snapshot(store).audit, steps.queued(store))
@@ -105,7 +105,7 @@ class LentTransactions:
     ) -> None:
         """INV-18."""
         with pytest.raises(StoreUnavailable), store.transaction(SECOND_US) as lent:
-            store.create_schedule(new_schedule(store.now()), within=lent)
+            store.joined(lent).create_schedule(new_schedule(store.now()))
             clock.advance(SECOND_US + 1)
 
         assert () == snapshot(store).schedules
@@ -117,7 +117,7 @@ class LentTransactions:
             raise Interrupted
         with pytest.raises(StoreUnavailable), store.transaction(SECOND_US) as lent:
             clock.advance(2 * SECOND_US)
-            store.add_runs(add_runs(new_run(None)), within=lent)
+            store.joined(lent).add_runs(add_runs(new_run(None)))
         with store.transaction(SECOND_US):
             pass
 
@@ -132,10 +132,10 @@ class LentTransactions:
             lent.execute("CREATE TABLE invoice (number INTEGER)")
         with store.transaction(SECOND_US) as lent:
             lent.execute(insert, (1,))
-            store.add_runs(add_runs(new_run(None, "first")), within=lent)
+            store.joined(lent).add_runs(add_runs(new_run(None, "first")))
         with pytest.raises(Interrupted), store.transaction(SECOND_US) as lent:
             lent.execute(insert, (2,))
-            store.add_runs(add_runs(new_run(None, "second")), within=lent)
+            store.joined(lent).add_runs(add_runs(new_run(None, "second")))
             raise Interrupted
 
         with store.transaction(SECOND_US) as lent:

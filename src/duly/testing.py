@@ -2,6 +2,7 @@
 
 `virtual_time` replaces the application's store and clock by a memory store and a clock set by hand.
 It ticks a dispatcher and a worker at each instant at which work is due, and no thread sleeps.
+Orders take `connection=` as on the application's own store: see `VirtualStore`.
 
 The conformance suite for stores is the separate package `duly_conformance`, because it alone needs
 pytest.
@@ -14,11 +15,12 @@ import inspect
 import threading
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import count
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from duly.client.parameters import local_moment, read_delay, read_instant
 from duly.domain.enums import ScheduleStatus, TaskKind
@@ -28,17 +30,24 @@ from duly.engine.executors.executor import called, carried_out
 from duly.engine.manual_clock import ManualClock
 from duly.engine.worker import Worker, WorkerSettings
 from duly.errors import UsageError
+from duly.store.caller_transactions import LentTransaction, not_lent
 from duly.store.memory import MemoryStore
 from duly.store.ports.queries import ScheduleFilter
 from duly.timetable.instants import DAY, SECOND_US, from_microseconds
 from duly.timetable.once import at
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from duly.app import App
+    from duly.clock import Clock
     from duly.engine.executors.executor import AttemptWork
+    from duly.store.memory.tables import Journal
+    from duly.store.memory.transaction import MemoryTransaction
     from duly.store.ports.queries import StoreStatus
+    from duly.store.postgres.joining import OrderMark
+
+T = TypeVar("T")
 
 __all__ = ["ManualClock", "SeededDraws", "VirtualClock", "virtual_time"]
 
@@ -110,6 +119,112 @@ class SeededDraws:
         return drawn[:size]
 
 
+@dataclass(slots=True)
+class VirtualOrder:
+    """An order on a connection of the caller's own."""
+
+    mark: OrderMark
+    changes: Journal | None
+    """What it has changed; None once something else has happened since."""
+
+
+class VirtualStore(MemoryStore):
+    """The store of a block of virtual time.
+
+    An order on a connection of the caller's own counts at once, as his transaction sees it: a test
+    may never commit it. When that transaction or its savepoint is rolled back, it is undone.
+    """
+
+    def __init__(self, clock: Clock, url: str) -> None:
+        """Stand in for the store of a URL."""
+        super().__init__(clock, shards=1, name="virtual time")
+        self._url = url
+        self._within: object = None
+        """Of a copy of us: the connection on which its operations are ordered."""
+        self._orders: list[VirtualOrder] = []
+        """Those that may yet be rolled back; copies of us share it."""
+        self._numbers = count(1)
+
+    def joined(self, within: object) -> Self:
+        """Return this store as part of a transaction."""
+        if isinstance(within, LentTransaction):
+            return super().joined(within)
+        if not self._url.startswith("postgres"):
+            raise not_lent(within)
+        other = copy(self)
+        other._within = within  # noqa: SLF001 - a copy of us
+        return other
+
+    @contextmanager
+    def transaction(self, limit_us: int) -> Iterator[MemoryTransaction]:
+        """Lend a transaction: what is done with it is written at its end, or not at all."""
+        with super().transaction(limit_us) as lent:
+            yield lent
+        self._keep_all()
+
+    def end(self) -> None:
+        """Leave what was ordered as it is, whatever becomes of it."""
+        self._orders.clear()
+
+    def _write(self, operation: Callable[[Journal], T]) -> T:
+        if self._transaction is not None:
+            return super()._write(operation)
+        self._undo_rolled_back()
+        if self._within is None:
+            self._keep_all()
+            return super()._write(operation)
+        from duly.store.postgres.joining import mark_order
+
+        mark = mark_order(self._within, self.name, next(self._numbers))
+        changes: list[Journal] = []
+
+        def noted(journal: Journal) -> T:
+            changes.append(journal)
+            return operation(journal)
+
+        place = len(self._orders)
+        result = super()._write(noted)
+        # Ahead of what followed from it.
+        self._orders.insert(place, VirtualOrder(mark, changes[0]))
+        return result
+
+    def _read(self, operation: Callable[[Journal], T]) -> T:
+        self._undo_rolled_back()
+        return super()._read(operation)
+
+    def _keep_all(self) -> None:
+        """Notice that something happens after the orders so far: they can't be undone alone."""
+        for order in self._orders:
+            order.changes = None
+
+    def _undo_rolled_back(self) -> None:
+        """Undo orders whose transaction was rolled back; forget those that were committed."""
+        if not self._orders:
+            return
+        from duly.store.postgres.joining import OrderFate, fate_of
+
+        while self._orders:
+            # A rollback takes the last orders of a connection.
+            last = {id(order.mark.connection): order for order in self._orders}
+            fates = [(order, fate_of(order.mark)) for order in last.values()]
+            committed = {
+                id(order.mark.connection) for order, fate in fates if fate is OrderFate.COMMITTED
+            }
+            undone = [order for order, fate in fates if fate is OrderFate.ROLLED_BACK]
+            if not undone:
+                self._orders[:] = [
+                    one for one in self._orders if id(one.mark.connection) not in committed
+                ]
+                return
+            order = self._orders.pop()
+            if order not in undone or order.changes is None:
+                self._orders.append(order)
+                problem = "has rolled back an order after something else had happened"
+                remedy = "let time pass, and order elsewhere, after the transaction has ended"
+                raise UsageError("connection", undone[0].mark.connection, problem, remedy)
+            order.changes.undo()
+
+
 ROUNDS_MAX = 10_000
 """How often something may fall due at one instant; more is a task that never comes to rest."""
 _AGE_US = 36_500 * DAY * SECOND_US
@@ -137,7 +252,7 @@ def virtual_time(app: App, start: datetime | str, tz: str | None = None) -> Iter
     """
     start_at = _read_start(start, tz)
     clock = ManualClock(start_at - _WARM_UP_US)
-    store = MemoryStore(clock, shards=1, name="virtual time")
+    store = VirtualStore(clock, app.url)
     virtual = VirtualClock(app, store, clock, tz or "UTC")
     with app.standing_in(store, clock, virtual.rest, SeededDraws()):
         virtual.open(start_at)
@@ -145,13 +260,14 @@ def virtual_time(app: App, start: datetime | str, tz: str | None = None) -> Iter
         try:
             yield virtual
         finally:
+            store.end()
             virtual.close()
 
 
 class VirtualClock:
     """The clock of a block of virtual time; moving it runs what falls due."""
 
-    def __init__(self, app: App, store: MemoryStore, clock: ManualClock, tz: str) -> None:
+    def __init__(self, app: App, store: VirtualStore, clock: ManualClock, tz: str) -> None:
         self._store = store
         self._clock = clock
         self._tz = tz

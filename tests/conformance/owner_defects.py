@@ -32,13 +32,13 @@ class GoneEverywhere(MemoryStore):
 class MakesItAllTheSame(MemoryStore):
     """Does not look for who is gone when a schedule is made."""
 
-    def create_schedule(self, command, within=None):
+    def create_schedule(self, command):
         quotas = self.tables.quotas
         self.tables.quotas = {
             key: one for key, one in quotas.items() if not key[0].scope.startswith(GONE)
         }
         try:
-            return super().create_schedule(command, within)
+            return super().create_schedule(command)
         finally:
             self.tables.quotas = quotas
 

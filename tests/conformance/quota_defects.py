@@ -25,21 +25,21 @@ class IgnoresResumes(MemoryStore):
 class CountsTheDeclared(MemoryStore):
     """Takes an operator's own schedules for an end user's."""
 
-    def create_schedule(self, command, within=None):
-        return super().create_schedule(replace(command, declared_by=None), within)
+    def create_schedule(self, command):
+        return super().create_schedule(replace(command, declared_by=None))
 
 
 class BoundsTheFirstOnly(MemoryStore):
     """Counts what is pending before an order, and not what it adds."""
 
-    def add_runs(self, command, within=None):
+    def add_runs(self, command):
         quotas = dict(self.tables.quotas)
         pending = [key for key in quotas if key[1] is Counted.PENDING]
         if len(self.tables.delayed) <= min((quotas[key].most or 0 for key in pending), default=0):
             for key in pending:
                 del self.tables.quotas[key]
         try:
-            return super().add_runs(command, within)
+            return super().add_runs(command)
         finally:
             self.tables.quotas = quotas
 

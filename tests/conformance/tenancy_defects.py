@@ -18,14 +18,14 @@ class ChangesAnybodys(MemoryStore):
 class RunsAnybodys(MemoryStore):
     """Runs a schedule for whoever asks."""
 
-    def add_runs(self, command, within=None):
+    def add_runs(self, command):
         rows = dict(self.tables.schedules)
         for run in command.runs:
             if run.schedule_id in rows:
                 row = replace(rows[run.schedule_id], tenant=run.tenant)
                 self.tables.schedules[run.schedule_id] = row
         try:
-            return super().add_runs(command, within)
+            return super().add_runs(command)
         finally:
             self.tables.schedules.update(rows)
 
@@ -33,10 +33,10 @@ class RunsAnybodys(MemoryStore):
 class TellsOfOthersIds(MemoryStore):
     """Takes another tenant's request for the same one again."""
 
-    def create_schedule(self, command, within=None):
+    def create_schedule(self, command):
         known = self.tables.schedules.get(command.id)
         tenant = command.tenant if known is None else known.tenant
-        return super().create_schedule(replace(command, tenant=tenant), within)
+        return super().create_schedule(replace(command, tenant=tenant))
 
 
 class CountsForAll(MemoryStore):

@@ -385,19 +385,19 @@ class KeysAcrossTenants(MemoryStore):
 class HalfABatch(MemoryStore):
     """Makes runs one by one: the first stay when the last is refused."""
 
-    def add_runs(self, command, within=None):
+    def add_runs(self, command):
         return [
             one
             for run in command.runs
-            for one in super(HalfABatch, self).add_runs(replace(command, runs=(run,)), within)
+            for one in super(HalfABatch, self).add_runs(replace(command, runs=(run,)))
         ]
 
 
 class ReplacesWithoutTrace(MemoryStore):
     """Replaces a pending run and leaves no record of it."""
 
-    def add_runs(self, command, within=None):
-        added = super().add_runs(command, within)
+    def add_runs(self, command):
+        added = super().add_runs(command)
         for run_id, outcome in list(self.tables.outcomes.items()):
             if outcome.state is RunState.REPLACED:
                 del self.tables.outcomes[run_id]
@@ -426,7 +426,7 @@ class EndlessTransaction(MemoryStore):
 class CommitsWhatFailed(MemoryStore):
     """Writes at once what belongs to a transaction."""
 
-    def create_schedule(self, command, within=None):
+    def create_schedule(self, command):
         return super().create_schedule(command)
 
 

@@ -293,8 +293,8 @@ class SameAnswers(WorkRules, EffectRules, LimitRules, RuleBasedStateMachine):
         def work(store: Store) -> list[Any]:
             answers: list[Any] = []
             with suppress(Interrupted), store.transaction(SECOND_US) as lent:
-                answers.append(store.add_runs(add_runs(run), within=lent))
-                answers.append(store.create_schedule(order, within=lent))
+                answers.append(store.joined(lent).add_runs(add_runs(run)))
+                answers.append(store.joined(lent).create_schedule(order))
                 if not is_committed:
                     raise Interrupted
             return answers

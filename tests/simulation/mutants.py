@@ -173,15 +173,15 @@ class AckBeforeCommit(MemoryStore):
 
     _count = 0
 
-    def add_runs(self, command, within=None):
+    def add_runs(self, command):
         self._count += 1
-        if within is None and self._count % 7 == 0:
+        if self._transaction is None and self._count % 7 == 0:
             now = self.now()
             return [
                 AddedRun(run.id, run.due_at or now + (run.delay_us or 0), is_new=True)
                 for run in command.runs
             ]
-        return super().add_runs(command, within)
+        return super().add_runs(command)
 
 
 def _change_without_version(journal, command):

@@ -182,7 +182,7 @@ class Node:
         if operation == "fire_and_claim":
             return fire_and_claim(store, *call.arguments)
         if call.within is not None:
-            return getattr(store, operation)(*call.arguments, within=call.within, **call.named)
+            store = store.joined(call.within)
         return getattr(store, operation)(*call.arguments, **call.named)
 
     def wait(self, duration_us: int, at: ProxyWakeups | None = None) -> bool:
@@ -319,16 +319,21 @@ class ProxyStore:
 
     name = "simulated"
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, within: object = None) -> None:
         self._node = node
+        self._within = within
+
+    def joined(self, within: object) -> ProxyStore:
+        """Return this store as part of a transaction."""
+        return ProxyStore(self._node, within)
 
     def __getattr__(self, operation: str) -> Any:
         """Return the operation, as this node would call it."""
         if operation.startswith("_"):
             raise AttributeError(operation)
 
-        def call(*arguments: Any, within: object = None, **named: Any) -> Any:
-            return self._node.call(operation, *arguments, within=within, **named)
+        def call(*arguments: Any, **named: Any) -> Any:
+            return self._node.call(operation, *arguments, within=self._within, **named)
 
         setattr(self, operation, call)
         return call

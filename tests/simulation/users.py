@@ -120,7 +120,7 @@ class User:
             self._ask(node, command, now)
         else:
             node.decided_at = now
-            node.store.create_schedule(command, within=within)
+            node.store.joined(within).create_schedule(command)
             self._unanswered.append(command)
         self._known.append(command.id)
 
@@ -146,7 +146,7 @@ class User:
             self._unanswered.append(command)
             self._ask(node, command)
         else:
-            node.store.add_runs(command, within=within)
+            node.store.joined(within).add_runs(command)
             self._unanswered.append(command)
         self._delayed.append((run.key, run_id))
 

@@ -34,7 +34,7 @@ from duly.client.alerts import Alerts
 from duly.client.arguments import Payload, Signature
 from duly.client.audit import Audit, Events
 from duly.client.backfills import Backfills
-from duly.client.caller import Awaited, Caller, TracingHolder
+from duly.client.caller import Awaited, Caller, TracingHolder, joins
 from duly.client.checking import Checks
 from duly.client.declarations import (
     APP_DEFAULT,
@@ -614,7 +614,10 @@ class App(CallerParts, Declaring, Employing, Guarding):
         """Say of each occurrence on a day whether all that it was to do is done, once."""
         return self._proving.prove(schedule, day)
 
-    def reconcile(self, *, prune: bool = False, dry_run: bool = False) -> Reconciliation:
+    @joins
+    def reconcile(
+        self, *, prune: bool = False, dry_run: bool = False, connection: object | None = None
+    ) -> Reconciliation:
         """Make what is stored agree with what is declared, and say what changed.
 
         What is no longer declared goes on, and is reported; with `prune` it is deleted. With
@@ -677,6 +680,7 @@ class App(CallerParts, Declaring, Employing, Guarding):
         )
         return enqueue.enqueue(self._caller, calls, terms)
 
+    @joins
     def move(  # noqa: PLR0913 - as above
         self,
         key_or_id: str | UUID,
@@ -685,11 +689,15 @@ class App(CallerParts, Declaring, Employing, Guarding):
         delay: Delay | None = None,
         past: str | None = None,
         reason: str | None = None,
+        connection: object | None = None,
     ) -> DelayedRun:
         """Move a pending delayed run, by its key (a text) or its id (a UUID)."""
         return enqueue.move(self._caller, key_or_id, read_when(at, delay, past), reason)
 
-    def cancel(self, key_or_id: str | UUID, *, reason: str | None = None) -> Run:
+    @joins
+    def cancel(
+        self, key_or_id: str | UUID, *, reason: str | None = None, connection: object | None = None
+    ) -> Run:
         """Cancel a pending delayed run, by its key (a text) or its id (a UUID)."""
         return enqueue.cancel(self._caller, key_or_id, reason)
 

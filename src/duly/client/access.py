@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from duly.client.caller import joins
 from duly.client.parameters import read_choice, read_delay, read_instant, read_tenant
 from duly.domain.audit import Actor
 from duly.domain.auth import (
@@ -334,6 +335,7 @@ class Tokens:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
+    @joins
     def create(  # noqa: PLR0913 - each term of a token is an argument
         self,
         name: str,
@@ -342,6 +344,7 @@ class Tokens:
         tenant: str | None = None,
         expires: Delay | Instant | None = None,
         reason: str | None = None,
+        connection: object | None = None,
     ) -> NewToken:
         """Make a token, and return its text, once.
 
@@ -374,7 +377,10 @@ class Tokens:
         store = self._store
         return _view(self._find(store, reference), store.now())
 
-    def revoke(self, reference: str | UUID, *, reason: str | None = None) -> Token:
+    @joins
+    def revoke(
+        self, reference: str | UUID, *, reason: str | None = None, connection: object | None = None
+    ) -> Token:
         """End a token, by its id or its prefix, and the sessions that were begun with it.
 
         Whoever comes with it a second later is not let in, wherever he comes.
@@ -388,7 +394,7 @@ class Tokens:
     @property
     def _store(self) -> Store:
         # The whole of it: a token is looked for before it is known whose it is.
-        return self._caller.open_store()
+        return self._caller.whole_store
 
     def _tenant(self, asked: str | None) -> str:
         if asked is None:

@@ -16,6 +16,7 @@ from duly.client.alert_view import (
     rule_view,
     silence_view,
 )
+from duly.client.caller import joins
 from duly.client.parameters import (
     check_reachable,
     one_or_several,
@@ -114,7 +115,10 @@ class Alerts:
             raise NotFound("alert", identity_text(identity), _LIST)
         return alert_view(record, self._caller.store.list_deliveries(identity))
 
-    def acknowledge(self, alert: UUID | str, *, reason: str) -> Alert:
+    @joins
+    def acknowledge(
+        self, alert: UUID | str, *, reason: str, connection: object | None = None
+    ) -> Alert:
         """Take note of an alert, so that others know that somebody looks after it."""
         require_reason(reason)
         order = AcknowledgeAlert(
@@ -129,6 +133,7 @@ class Alerts:
         found = self._caller.store.list_alert_terms(AlertSettingKind.SILENCE)
         return [silence_view(one) for one in found if self._own() in {None, one.tenant}]
 
+    @joins
     def silence(  # noqa: PLR0913 - each part of a silence is an argument
         self,
         *,
@@ -139,6 +144,7 @@ class Alerts:
         subject: str | None = None,
         tenant: str | None = None,
         id: UUID | None = None,  # noqa: A002 - the promised name
+        connection: object | None = None,
     ) -> AlertSilence:
         """Tell nobody of such alerts, for a `duration` or `until` an instant; they are on record.
 
@@ -162,8 +168,14 @@ class Alerts:
         )
         return silence_view(caller.store_of(whose or caller.tenant).set_alert_term(order))
 
+    @joins
     def unsilence(
-        self, silence: UUID | str, *, reason: str | None = None, version: int | None = None
+        self,
+        silence: UUID | str,
+        *,
+        reason: str | None = None,
+        version: int | None = None,
+        connection: object | None = None,
     ) -> bool:
         """End a silence before its time; say whether there was one."""
         name = identity_text(read_identity(silence, "silence"))
@@ -175,12 +187,14 @@ class Alerts:
         said = self._said(AlertSettingKind.RULE)
         return [rule_view(one, said.get(one.name)) for one in Rulebook(_rules(said)).rules()]
 
+    @joins
     def set_rule(
         self,
         name: str,
         *,
         reason: str | None = None,
         version: int | None = None,
+        connection: object | None = None,
         **terms: Any,  # noqa: ANN401 - as the domain reads them
     ) -> AlertRule:
         """Set a rule: the one of a kind by its name, or another of a `kind` for some subjects.
@@ -211,8 +225,14 @@ class Alerts:
         problem = "kept changing while this order was decided"
         raise Conflict("alert rule", name, problem, "look at it, then try again")
 
+    @joins
     def remove_rule(
-        self, name: str, *, reason: str | None = None, version: int | None = None
+        self,
+        name: str,
+        *,
+        reason: str | None = None,
+        version: int | None = None,
+        connection: object | None = None,
     ) -> bool:
         """Take back a rule that was set: what is usual holds again. Say whether there was one."""
         self._caller.require_operator("set rules of alerts")
@@ -228,6 +248,7 @@ class Alerts:
             found[name] = channel_view(name, kind, options, one)
         return [found[name] for name in sorted(found)]
 
+    @joins
     def add_channel(  # noqa: PLR0913 - each part of a channel is an argument
         self,
         name: str,
@@ -236,6 +257,7 @@ class Alerts:
         *,
         reason: str | None = None,
         version: int | None = None,
+        connection: object | None = None,
     ) -> AlertChannel:
         """Have alerts go somewhere else as well, in place of what was said under that name before.
 
@@ -254,8 +276,14 @@ class Alerts:
         said = self._caller.store.set_alert_term(order)
         return channel_view(config.name, config.kind, config.options, said)
 
+    @joins
     def remove_channel(
-        self, name: str, *, reason: str | None = None, version: int | None = None
+        self,
+        name: str,
+        *,
+        reason: str | None = None,
+        version: int | None = None,
+        connection: object | None = None,
     ) -> bool:
         """Have alerts go there no more; say whether there was such a channel."""
         self._caller.require_operator("set channels of alerts")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from duly.client.backfill_view import Backfill, BackfillPlan, PlannedSlot, backfill_view
+from duly.client.caller import joins
 from duly.client.enqueue import backfill_spans, with_order_span
 from duly.client.parameters import (
     Instant,
@@ -106,6 +107,7 @@ class Backfills:
             slots=tuple(_planned(slot, chosen, how) for slot in found),
         )
 
+    @joins
     def create(  # noqa: PLR0913 - each choice has its default
         self,
         schedule: Reference,
@@ -120,6 +122,7 @@ class Backfills:
         runs: int | None = None,
         reason: str | None = None,
         id: UUID | None = None,  # noqa: A002 - as `enqueue` has it
+        connection: object | None = None,
     ) -> Backfill:
         """Have the runs of a span made, at a rate, so many at a time, on a lane of their own.
 
@@ -178,6 +181,7 @@ class Backfills:
         """
         return self.plan(**_rest(self._called_off(backfill)))
 
+    @joins
     def resume_from(  # noqa: PLR0913 - each choice is an argument
         self,
         backfill: Identity,
@@ -186,6 +190,7 @@ class Backfills:
         runs: int | None = None,
         per_minute: int | None = None,
         concurrency: int | None = None,
+        connection: object | None = None,
     ) -> Backfill:
         """Have another backfill do what one that was called off has left undone.
 
@@ -242,25 +247,36 @@ class Backfills:
         found = self._caller.store.list_backfills(self._caller.tenant, of, LISTED_MAX)
         return [backfill_view(record) for record in found]
 
-    def pause(self, backfill: Identity, *, reason: str | None = None) -> Backfill:
+    @joins
+    def pause(
+        self, backfill: Identity, *, reason: str | None = None, connection: object | None = None
+    ) -> Backfill:
         """Make no more runs until it is resumed; those that were made go on."""
         return self._change(backfill, reason, status=BackfillStatus.PAUSED)
 
-    def resume(self, backfill: Identity, *, reason: str | None = None) -> Backfill:
+    @joins
+    def resume(
+        self, backfill: Identity, *, reason: str | None = None, connection: object | None = None
+    ) -> Backfill:
         """Go on where it stands."""
         return self._change(backfill, reason, status=BackfillStatus.ACTIVE)
 
-    def cancel(self, backfill: Identity, *, reason: str | None = None) -> Backfill:
+    @joins
+    def cancel(
+        self, backfill: Identity, *, reason: str | None = None, connection: object | None = None
+    ) -> Backfill:
         """Make no more runs, for good; those that were made go on."""
         return self._change(backfill, reason, status=BackfillStatus.CANCELLED)
 
-    def throttle(
+    @joins
+    def throttle(  # noqa: PLR0913 - each choice is an argument
         self,
         backfill: Identity,
         *,
         per_minute: int | None = None,
         concurrency: int | None = None,
         reason: str | None = None,
+        connection: object | None = None,
     ) -> Backfill:
         """Let it go faster or slower from now on."""
         changes: dict[str, Any] = {}

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from duly.client.parameters import read_reason
 from duly.domain.audit import Actor
@@ -55,6 +57,17 @@ class TracingHolder:
     tracing: Tracing | None = None
 
 
+class JoinedStore(NamedTuple):
+    """A store as part of a transaction, and in whose place it stands."""
+
+    open_store: Callable[[], Store]
+    tenant: str
+    store: Store
+
+
+_joined: ContextVar[JoinedStore | None] = ContextVar("duly_joined", default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """What every part of the client works with."""
@@ -90,8 +103,34 @@ class Caller:
 
     @property
     def store(self) -> Store:
-        """The store, opened if it was not; told whose it is, where it keeps tenants apart."""
-        return part_of(self.open_store(), self.tenant)
+        """The store, opened if it was not; told whose it is, where it keeps tenants apart.
+
+        Within an order that has joined a transaction: the store as part of that.
+        """
+        return self._joined_store() or part_of(self.open_store(), self.tenant)
+
+    @property
+    def whole_store(self) -> Store:
+        """The same, whosever what it is asked for may be."""
+        return self._joined_store() or self.open_store()
+
+    def _joined_store(self) -> Store | None:
+        joined = _joined.get()
+        is_ours = joined is not None and joined[:2] == (self.open_store, self.tenant)
+        return joined.store if joined is not None and is_ours else None
+
+    @contextmanager
+    def joining(self, connection: object | None) -> Iterator[None]:
+        """Have all that is read and ordered meanwhile be part of a caller's transaction."""
+        if connection is None:
+            yield
+            return
+        store = self.store.joined(self.lending.joined(connection))
+        token = _joined.set(JoinedStore(self.open_store, self.tenant, store))
+        try:
+            yield
+        finally:
+            _joined.reset(token)
 
     def require_operator(self, what: str) -> None:
         """Refuse to a tenant's caller what concerns all: only an operator may do that."""
@@ -122,6 +161,20 @@ class Caller:
             credential=self.credential,
             is_operator=self.is_operator and not self.is_confined,
         )
+
+
+MethodT = TypeVar("MethodT", bound=Callable[..., Any])
+
+
+def joins(method: MethodT) -> MethodT:
+    """Make an order part of the transaction on its `connection`, where one is given."""
+
+    @wraps(method)
+    def carried_out(self: Any, *values: Any, **options: Any) -> Any:  # noqa: ANN401 - any order
+        with self._caller.joining(options.get("connection")):
+            return method(self, *values, **options)
+
+    return cast("MethodT", carried_out)
 
 
 _NOT_AWAITED = frozenset(

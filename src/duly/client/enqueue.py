@@ -195,21 +195,20 @@ def enqueue(
 def add_runs(
     caller: Caller,
     runs: Sequence[NewRun],
-    within: object | None = None,
+    connection: object | None = None,
     reason: str | None = None,
 ) -> list[EnqueuedRun]:
     """Make runs, all or none, and say what was promised."""
     if not runs:
         return []
-    within = caller.lending.joined(within)
-    actor = caller.ordering(reason)
-    order = AddRuns(runs=runs, actor=actor)
-    if caller.tracing is None:
-        added = caller.store.add_runs(order, within)
-    else:
-        with caller.tracing.promising(PROMISE) as promising:
-            added = caller.store.add_runs(order, within)
-            promising.tell(promise_spans(runs, added), len(added))
+    order = AddRuns(runs=runs, actor=caller.ordering(reason))
+    with caller.joining(connection):
+        if caller.tracing is None:
+            added = caller.store.add_runs(order)
+        else:
+            with caller.tracing.promising(PROMISE) as promising:
+                added = caller.store.add_runs(order)
+                promising.tell(promise_spans(runs, added), len(added))
     if isinstance(runs, UniformRuns):
         task = runs.task
         return [

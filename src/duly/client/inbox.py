@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from duly.client.caller import joins
 from duly.client.checking import Checks
 from duly.client.doubt_view import (
     Check,
@@ -228,7 +229,14 @@ class Inbox:
         except NotFound:
             return None
 
-    def verify(self, run: RunReference, *, id: UUID | None = None) -> Run:  # noqa: A002 - as `enqueue` has it
+    @joins
+    def verify(
+        self,
+        run: RunReference,
+        *,
+        id: UUID | None = None,  # noqa: A002 - as `enqueue` has it
+        connection: object | None = None,
+    ) -> Run:
         """Have a run checked by its task's own check; return the run that does it.
 
         Conflict while it is still to end, and when no program has told of a check of its task. A
@@ -239,13 +247,15 @@ class Inbox:
             Checks(self._caller).ask(run, None if id is None else read_order_id(id))
         )
 
-    def retry(
+    @joins
+    def retry(  # noqa: PLR0913 - each choice is an argument
         self,
         run: RunReference,
         *,
         reason: str,
         effects: Mapping[str, bool] | None = None,
         confirm: UUID | str | None = None,
+        connection: object | None = None,
     ) -> Run:
         """Try the same run again from its beginning.
 
@@ -254,17 +264,20 @@ class Inbox:
         """
         return self._settle(run, Choice.RETRY, reason, effects, confirm=confirm)
 
-    def resume(
+    @joins
+    def resume(  # noqa: PLR0913 - each choice is an argument
         self,
         run: RunReference,
         *,
         reason: str,
         effects: Mapping[str, bool] | None = None,
         confirm: UUID | str | None = None,
+        connection: object | None = None,
     ) -> Run:
         """Try the same run again from its last checkpoint; `effects` as in `retry`."""
         return self._settle(run, Choice.RESUME, reason, effects, confirm=confirm)
 
+    @joins
     def reconcile(  # noqa: PLR0913 - each part of what was found
         self,
         run: RunReference,
@@ -274,6 +287,7 @@ class Inbox:
         evidence: object = None,
         effects: Mapping[str, bool] | None = None,
         despite_missing: bool = False,
+        connection: object | None = None,
     ) -> Run:
         """Record what was found outside: what the run was to do is done, or it is not.
 
@@ -289,10 +303,12 @@ class Inbox:
         settling["evidence"] = None if evidence is None else _written("evidence", evidence)
         return self._settle(run, Choice.RECONCILE, reason, effects, **settling)
 
-    def skip(self, run: RunReference, *, reason: str) -> Run:
+    @joins
+    def skip(self, run: RunReference, *, reason: str, connection: object | None = None) -> Run:
         """Leave it as it is, and record that nobody will do more about it."""
         return self._settle(run, Choice.SKIP, reason)
 
+    @joins
     def rerun(  # noqa: PLR0913 - each choice is an argument
         self,
         run: RunReference,
@@ -302,6 +318,7 @@ class Inbox:
         effects: Mapping[str, bool] | None = None,
         confirm: UUID | str | None = None,
         id: UUID | None = None,  # noqa: A002 - as `enqueue` has it
+        connection: object | None = None,
     ) -> Run:
         """Run once more, as another run, what a run was to do.
 
@@ -345,19 +362,31 @@ class Inbox:
             raise id_taken(new_id)
         return self._runs.get(UUID(bytes=new_id))
 
-    def suspend_retries(self, task: str, *, reason: str) -> TaskOrders:
+    @joins
+    def suspend_retries(
+        self, task: str, *, reason: str, connection: object | None = None
+    ) -> TaskOrders:
         """Let nothing of a task be tried again by itself: what fails is a dead letter at once."""
         return self._order(task, reason, is_suspended=True)
 
-    def allow_retries(self, task: str, *, reason: str | None = None) -> TaskOrders:
+    @joins
+    def allow_retries(
+        self, task: str, *, reason: str | None = None, connection: object | None = None
+    ) -> TaskOrders:
         """Let a task be tried again by itself, as its policy says."""
         return self._order(task, reason, is_suspended=False)
 
-    def block_reruns(self, task: str, *, reason: str) -> TaskOrders:
+    @joins
+    def block_reruns(
+        self, task: str, *, reason: str, connection: object | None = None
+    ) -> TaskOrders:
         """Let nobody run once more what a task has done."""
         return self._order(task, reason, is_blocked=True)
 
-    def allow_reruns(self, task: str, *, reason: str | None = None) -> TaskOrders:
+    @joins
+    def allow_reruns(
+        self, task: str, *, reason: str | None = None, connection: object | None = None
+    ) -> TaskOrders:
         """Let runs of a task be run once more."""
         return self._order(task, reason, is_blocked=False)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from duly.client.caller import joins
 from duly.client.parameters import read_limit as read_page_limit
 from duly.client.parameters import (
     read_looked_for,
@@ -138,6 +139,7 @@ class Limits:
             found = [one for one in found if tenant_of(one.place) == self._caller.tenant]
         return [_place_view(one) for one in found]
 
+    @joins
     def set(  # noqa: PLR0913 - each part of a limit is an argument
         self,
         name: str,
@@ -146,6 +148,7 @@ class Limits:
         rate: str | None = None,
         running_by: Mapping[str, int] | None = None,
         reason: str | None = None,
+        connection: object | None = None,
     ) -> Limit:
         """Limit a task, a tenant or a destination: `set("tenant:acme", running=20, rate="50/s")`.
 
@@ -164,7 +167,10 @@ class Limits:
         order = SetLimit(scope=scope, limit=limit, actor=self._caller.ordering(reason))
         return _view(self._caller.store.set_limit(order))
 
-    def remove(self, name: str, *, reason: str | None = None) -> bool:
+    @joins
+    def remove(
+        self, name: str, *, reason: str | None = None, connection: object | None = None
+    ) -> bool:
         """Lift what somebody has set; what code declares holds again. False if there was none."""
         self._caller.require_operator("lift limits")
         return self._caller.store.remove_limit(read_scope(name), self._caller.ordering(reason))
@@ -256,7 +262,10 @@ class Breakers:
                 return one
         raise NotFound("destination", name, "list them with app.breakers.list()")
 
-    def reset(self, destination: str, *, reason: str | None = None) -> Breaker:
+    @joins
+    def reset(
+        self, destination: str, *, reason: str | None = None, connection: object | None = None
+    ) -> Breaker:
         """Close one: whatever waits for it goes on at its time, and it is counted anew."""
         self._caller.require_operator("reset breakers")
         name = _read(destination)
@@ -332,7 +341,8 @@ class Owners:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    def gone(self, owner: str, *, reason: str) -> GoneOwner:
+    @joins
+    def gone(self, owner: str, *, reason: str, connection: object | None = None) -> GoneOwner:
         """Say that an owner is gone: what fires for them is paused, and nothing new is made.
 
         Each schedule is paused by itself, a thousand by one order. Given again, the order goes on
@@ -347,7 +357,10 @@ class Owners:
         left = store.list_active_of(tenant, name, PAGE_MAX)
         return _owner_view(marked, paused=paused, active=len(left))
 
-    def back(self, owner: str, *, reason: str | None = None) -> GoneOwner:
+    @joins
+    def back(
+        self, owner: str, *, reason: str | None = None, connection: object | None = None
+    ) -> GoneOwner:
         """Say that an owner is back: schedules can be made and resumed for them again.
 
         What was paused stays paused until somebody resumes it. Return what was on record.
@@ -467,14 +480,20 @@ class Queues:
         """Return a queue by its name; one that nobody has used holds nothing."""
         return self._get(read_queue(name))
 
-    def pause(self, name: str, *, reason: str | None = None) -> Queue:
+    @joins
+    def pause(
+        self, name: str, *, reason: str | None = None, connection: object | None = None
+    ) -> Queue:
         """Hand out nothing from a queue, until it is resumed; what runs goes on."""
         self._caller.require_operator("pause queues")
         queue = read_queue(name)
         self._caller.store.pause_queue(queue, self._caller.ordering(reason))
         return self._get(queue)
 
-    def resume(self, name: str, *, reason: str | None = None) -> Queue:
+    @joins
+    def resume(
+        self, name: str, *, reason: str | None = None, connection: object | None = None
+    ) -> Queue:
         """Hand out again; no error if it is not paused."""
         self._caller.require_operator("resume queues")
         queue = read_queue(name)
@@ -574,6 +593,7 @@ class Quotas:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
+    @joins
     def set(  # noqa: PLR0913 - each quota is an argument
         self,
         scope: str,
@@ -583,6 +603,7 @@ class Quotas:
         creations: int | str | None = None,
         pending: int | str | None = None,
         reason: str | None = None,
+        connection: object | None = None,
     ) -> ListedQuotas:
         """Set quotas of a scope; what is not given stays. "none" lifts one. Return the scope's.
 
@@ -608,7 +629,15 @@ class Quotas:
         command = SetQuotas(key=key, most=most, actor=self._caller.ordering(reason))
         return [_quota_view(one) for one in self._store_of(key).set_quotas(command)]
 
-    def remove(self, scope: str, *, tenant: str | None = None, reason: str | None = None) -> None:
+    @joins
+    def remove(
+        self,
+        scope: str,
+        *,
+        tenant: str | None = None,
+        reason: str | None = None,
+        connection: object | None = None,
+    ) -> None:
         """Take back all that was set for a scope: what is said about each holds again."""
         self._caller.require_operator("take quotas back")
         key = self._key(scope, tenant)
@@ -703,7 +732,10 @@ class Workers:
             for one in self._caller.store.list_quarantined_hosts()
         ]
 
-    def drain(self, worker: int, *, reason: str | None = None) -> MemberStatus:
+    @joins
+    def drain(
+        self, worker: int, *, reason: str | None = None, connection: object | None = None
+    ) -> MemberStatus:
         """Let a worker claim nothing more, and end when what it holds is done.
 
         Its supervisor does not replace it. What runs may take its time; a signal to the process
@@ -711,8 +743,15 @@ class Workers:
         """
         return self._order(self._ordered(worker, WorkerStatus.DRAINING, reason))
 
-    def quarantine(
-        self, worker: int, *, fence: bool = False, host: bool = False, reason: str | None = None
+    @joins
+    def quarantine(  # noqa: PLR0913 - each choice is an argument
+        self,
+        worker: int,
+        *,
+        fence: bool = False,
+        host: bool = False,
+        reason: str | None = None,
+        connection: object | None = None,
     ) -> MemberStatus:
         """Let a worker claim nothing more until it is released; it stays, to be looked at.
 
@@ -722,8 +761,14 @@ class Workers:
         order = self._ordered(worker, WorkerStatus.QUARANTINED, reason)
         return self._order(replace(order, is_fenced=fence, is_whole_host=host))
 
+    @joins
     def release(
-        self, worker: int, *, host: bool = False, reason: str | None = None
+        self,
+        worker: int,
+        *,
+        host: bool = False,
+        reason: str | None = None,
+        connection: object | None = None,
     ) -> MemberStatus:
         """Let a worker claim again, or with `host` all of its host."""
         order = self._ordered(worker, None, reason)

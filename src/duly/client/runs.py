@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from duly.client.attempt_view import Attempt, Line, Step, attempt_view, line_view, step_view
+from duly.client.caller import joins
 from duly.client.enqueue import read_reference, rerun_spans, with_order_span
 from duly.client.explanations import RunExplanation, explain_run
 from duly.client.paging import PAGE_DEFAULT, Page, read_cursor, read_page_limit, write_cursor
@@ -456,7 +457,10 @@ class Runs:
             self._caller.rest(rest_us if left_us is None else min(rest_us, left_us))
             rest_us = min(2 * rest_us, WAIT_MAX_US)
 
-    def cancel(self, run: RunReference, *, reason: str | None = None) -> Run:
+    @joins
+    def cancel(
+        self, run: RunReference, *, reason: str | None = None, connection: object | None = None
+    ) -> Run:
         """Stop a run: at once where nobody runs it, by asking where somebody does.
 
         One that is still pending is cancelled, too. A dead one is discarded instead: Conflict.
@@ -464,19 +468,31 @@ class Runs:
         record = cancel_run(self._caller, self._ordered_id(run), reason)
         return run_views(self._caller, [record])[0]
 
-    def retry(self, runs: RunsMeant, *, reason: str | None = None) -> OrderedRuns:
+    @joins
+    def retry(
+        self, runs: RunsMeant, *, reason: str | None = None, connection: object | None = None
+    ) -> OrderedRuns:
         """Queue dead runs again with a fresh budget, and at once those that wait to be retried.
 
         What can't be retried is told: `is_done` is False, and `state` says what it was.
         """
         return order_runs(self._caller, self._meant(runs), reason, self._caller.store.retry_runs)
 
-    def discard(self, runs: RunsMeant, *, reason: str | None = None) -> OrderedRuns:
+    @joins
+    def discard(
+        self, runs: RunsMeant, *, reason: str | None = None, connection: object | None = None
+    ) -> OrderedRuns:
         """Close dead runs for good, with outcome discarded; what is not dead is told."""
         return order_runs(self._caller, self._meant(runs), reason, self._caller.store.discard_runs)
 
+    @joins
     def edit(
-        self, run: RunReference, arguments: Mapping[str, Any], *, reason: str | None = None
+        self,
+        run: RunReference,
+        arguments: Mapping[str, Any],
+        *,
+        reason: str | None = None,
+        connection: object | None = None,
     ) -> Run:
         """Give a dead run other arguments, all of them, as JSON values; then retry it."""
         record = edit_run(self._caller, self._record(run), arguments, reason)

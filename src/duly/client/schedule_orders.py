@@ -111,11 +111,8 @@ def _relabelled(record: ScheduleRecord, labels: dict[str, Any]) -> ScheduleChang
     )
 
 
-def create_schedule(
-    caller: Caller, new: NewSchedule, connection: object | None = None
-) -> CreatedSchedule:
+def create_schedule(caller: Caller, new: NewSchedule) -> CreatedSchedule:
     """Make a schedule with its first instant, by the store's clock."""
-    connection = caller.lending.joined(connection)
     now = caller.store.now()
     identity = schedule_id(now, caller.draws.draw(_ID_BYTES))
     command = CreateSchedule(
@@ -129,9 +126,9 @@ def create_schedule(
         actor=caller.ordering(),
     )
     if caller.tracing is None:
-        return caller.store.create_schedule(command, connection)
+        return caller.store.create_schedule(command)
     with caller.tracing.promising(SCHEDULE) as promising:
-        created = caller.store.create_schedule(command, connection)
+        created = caller.store.create_schedule(command)
         promising.tell(schedule_spans(created), 1)
         return created
 

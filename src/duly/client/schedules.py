@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from duly.client.caller import joins
 from duly.client.enqueue import add_runs, read_order_id
 from duly.client.last_ends import endings_view
 from duly.client.parameters import (
@@ -283,6 +284,7 @@ _NONCE_BYTES = 16
 class Schedules(ScheduleQueries):
     """The schedules of an application: make, look at, change, stop and bring them back."""
 
+    @joins
     def create(  # noqa: PLR0913 - a schedule has that many choices, each with its default
         self,
         name: str,
@@ -319,8 +321,9 @@ class Schedules(ScheduleQueries):
             definition=read_definition(call, timetable, policies, known_as),
             owner=read_owner(owner),
         )
-        return schedule_view(create_schedule(self._caller, new, connection).record)
+        return schedule_view(create_schedule(self._caller, new).record)
 
+    @joins
     def edit(  # noqa: PLR0913 - as above
         self,
         schedule: Reference,
@@ -338,6 +341,7 @@ class Schedules(ScheduleQueries):
         name: str | None = None,
         owner: str | None = None,
         reason: str | None = None,
+        connection: object | None = None,
     ) -> Schedule:
         """Change what is given and keep the rest; with `version`, only if nobody was faster.
 
@@ -369,6 +373,7 @@ class Schedules(ScheduleQueries):
 
         return self._order(schedule, decide, version=version, reason=reason)
 
+    @joins
     def pause(  # noqa: PLR0913 - each choice is an argument
         self,
         schedule: Reference,
@@ -377,6 +382,7 @@ class Schedules(ScheduleQueries):
         until: Instant | None = None,
         missed: str = "skip",
         version: int | None = None,
+        connection: object | None = None,
     ) -> Schedule:
         """Stop it and keep everything; with `until` it resumes by itself.
 
@@ -393,13 +399,15 @@ class Schedules(ScheduleQueries):
 
         return self._order(schedule, decide, version=version, reason=reason)
 
-    def resume(
+    @joins
+    def resume(  # noqa: PLR0913 - each choice is an argument
         self,
         schedule: Reference,
         *,
         missed: str = "skip",
         reason: str | None = None,
         version: int | None = None,
+        connection: object | None = None,
     ) -> Schedule:
         """Go on: `skip` what fell into the pause, or treat it by the `misfire` policy."""
         choice = read_choice("missed", missed, Missed)
@@ -410,8 +418,14 @@ class Schedules(ScheduleQueries):
             reason=reason,
         )
 
+    @joins
     def delete(
-        self, schedule: Reference, *, reason: str | None = None, version: int | None = None
+        self,
+        schedule: Reference,
+        *,
+        reason: str | None = None,
+        version: int | None = None,
+        connection: object | None = None,
     ) -> Schedule:
         """Stop it at once and give up what it owes; it can be restored for a while."""
         return self._order(
@@ -421,8 +435,14 @@ class Schedules(ScheduleQueries):
             reason=reason,
         )
 
+    @joins
     def restore(
-        self, schedule: Reference, *, reason: str | None = None, version: int | None = None
+        self,
+        schedule: Reference,
+        *,
+        reason: str | None = None,
+        version: int | None = None,
+        connection: object | None = None,
     ) -> Schedule:
         """Bring back a deleted one; what fell in between is recorded as skipped."""
         return self._order(
@@ -432,8 +452,14 @@ class Schedules(ScheduleQueries):
             reason=reason,
         )
 
+    @joins
     def skip_next(
-        self, schedule: Reference, *, reason: str | None = None, version: int | None = None
+        self,
+        schedule: Reference,
+        *,
+        reason: str | None = None,
+        version: int | None = None,
+        connection: object | None = None,
     ) -> Schedule:
         """Skip the one pending occurrence, on record."""
         return self._order(
@@ -443,6 +469,7 @@ class Schedules(ScheduleQueries):
             reason=reason,
         )
 
+    @joins
     def trigger(  # noqa: PLR0913 - each choice is an argument
         self,
         schedule: Reference,
@@ -451,6 +478,7 @@ class Schedules(ScheduleQueries):
         key: str | None = None,
         overlap: str | None = None,
         id: UUID | None = None,  # noqa: A002 - as `enqueue` has it
+        connection: object | None = None,
     ) -> EnqueuedRun:
         """Run it now, besides its timetable: also while it is paused, not when it is deleted.
 

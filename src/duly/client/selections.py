@@ -20,6 +20,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
+from duly.client.caller import joins
 from duly.client.doubt_view import inbox_item, rerun_risk
 from duly.client.parameters import (
     one_or_several,
@@ -582,12 +583,14 @@ class Selections:
         self._caller = caller
         self._runs = runs
 
+    @joins
     def freeze(
         self,
         *,
         state: str | Sequence[str] | None = "dead",
         limit: int | None = None,
         ids: Sequence[UUID | str] | None = None,
+        connection: object | None = None,
         **filters: Any,  # noqa: ANN401 - as `app.runs.list` has them
     ) -> Frozen[Run]:
         """Find runs by the filters of `app.runs.list`, dead ones unless told, and keep which.
@@ -649,33 +652,53 @@ class Selections:
         shown = self._seen([one.id.bytes for part in shown_of(judged) for one in part])
         return preview_of(kept, order, judged, {run.id: run.label for run in shown})
 
+    @joins
     def retry(
-        self, selection: UUID | str, *, reason: str | None = None, confirm: int | None = None
+        self,
+        selection: UUID | str,
+        *,
+        reason: str | None = None,
+        confirm: int | None = None,
+        connection: object | None = None,
     ) -> list[OrderedRun]:
         """Queue its dead runs again with a fresh budget, and at once those that wait."""
         return self._runs.retry(_ids(self._meant(selection, confirm)), reason=reason)
 
+    @joins
     def discard(
-        self, selection: UUID | str, *, reason: str | None = None, confirm: int | None = None
+        self,
+        selection: UUID | str,
+        *,
+        reason: str | None = None,
+        confirm: int | None = None,
+        connection: object | None = None,
     ) -> list[OrderedRun]:
         """Close its dead runs for good."""
         return self._runs.discard(_ids(self._meant(selection, confirm)), reason=reason)
 
+    @joins
     def cancel(
-        self, selection: UUID | str, *, reason: str | None = None, confirm: int | None = None
+        self,
+        selection: UUID | str,
+        *,
+        reason: str | None = None,
+        confirm: int | None = None,
+        connection: object | None = None,
     ) -> list[OrderedRun]:
         """Stop its runs: at once where nobody runs them, by asking where somebody does."""
         kept = self._meant(selection, confirm)
         require_few(kept, "cancel")
         return cancel_each(self._caller, [RunId(one) for one in kept.ids], reason)
 
-    def rerun(
+    @joins
+    def rerun(  # noqa: PLR0913 - each choice is an argument
         self,
         selection: UUID | str,
         *,
         reason: str,
         repair: bool = False,
         confirm: int | None = None,
+        connection: object | None = None,
     ) -> list[OrderedRun]:
         """Run once more, each as another run, what its runs were to do.
 
@@ -689,8 +712,14 @@ class Selections:
         chosen = ChosenRuns(self._caller, kept)
         return chosen.rerun(repair=repair, reason=reason)
 
+    @joins
     def skip(
-        self, selection: UUID | str, *, reason: str, confirm: int | None = None
+        self,
+        selection: UUID | str,
+        *,
+        reason: str,
+        confirm: int | None = None,
+        connection: object | None = None,
     ) -> list[OrderedRun]:
         """Leave its runs that are in doubt as they are, and record that nobody does more."""
         kept = self._meant(selection, confirm)
@@ -763,6 +792,7 @@ class ScheduleSelections:
         self._caller = caller
         self._schedules = schedules
 
+    @joins
     def freeze(  # noqa: PLR0913 - each filter is an argument
         self,
         *,
@@ -773,6 +803,7 @@ class ScheduleSelections:
         name_prefix: str | None = None,
         limit: int | None = None,
         schedules: Sequence[Reference] | None = None,
+        connection: object | None = None,
     ) -> Frozen[Schedule]:
         """Find schedules by the filters of `app.schedules.list`, and keep which and how they are.
 
@@ -835,6 +866,7 @@ class ScheduleSelections:
         shown = {key: name for key, name in names.items() if key in listed}
         return preview_of(kept, order, judged, shown)
 
+    @joins
     def pause(  # noqa: PLR0913 - each choice is an argument
         self,
         selection: UUID | str,
@@ -843,6 +875,7 @@ class ScheduleSelections:
         until: Instant | None = None,
         missed: str = "skip",
         confirm: int | None = None,
+        connection: object | None = None,
     ) -> list[OrderedSchedule]:
         """Pause each of its schedules that is active and as it was seen; tell of the others.
 
@@ -864,13 +897,15 @@ class ScheduleSelections:
             kept, SelectionFilter(order="pause", reason=reason, carry=pause, until=until_at)
         )
 
-    def resume(
+    @joins
+    def resume(  # noqa: PLR0913 - each choice is an argument
         self,
         selection: UUID | str,
         *,
         reason: str,
         missed: str = "skip",
         confirm: int | None = None,
+        connection: object | None = None,
     ) -> list[OrderedSchedule]:
         """Resume each of its schedules that is paused and as it was seen; tell of the others."""
         kept = self._meant(selection, reason, confirm)

@@ -349,7 +349,7 @@ def test_a_run_whose_code_can_t_be_imported_is_put_off_and_charged_nothing(catal
     assert not attempt.begun.is_set()
     assert (AttemptState.GIVEN_BACK, False) == (concluded.attempt_state, concluded.is_charged)
     assert RetryLater(UNLOADABLE_AFTER_US << 5) == concluded.next
-    assert ("no_such" if place == "no_such:app" else "has no task 'add'") in concluded.error
+    assert ("no_such" if place == "no_such:app" else "has no task 'add'") in str(concluded.error)
 
 
 def test_a_program_that_can_t_be_started_fails_the_attempt(catalogue):

@@ -266,7 +266,7 @@ def test_who_comes_second_waits_and_finds_the_first(
     """No id is both pending and a run, and none is made twice."""
     earlier, later = asked(clock, first), asked(clock, second)
     with suppress(Undone), store.transaction(MINUTE_US) as lent:
-        store.add_runs(add_runs(earlier), within=lent)
+        store.joined(lent).add_runs(add_runs(earlier))
         answer = watch.start(lambda: store.add_runs(add_runs(later)))
         assert watch.is_blocked()
         if not is_committed:

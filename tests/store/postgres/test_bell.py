@@ -92,7 +92,7 @@ def test_nothing_is_rung_before_the_commit(url, open_store, monkeypatch):
     with psycopg.connect(url, autocommit=True) as listener:
         listener.execute("LISTEN duly")
         with store.transaction(LONG_US) as lent:
-            store.add_runs(add_runs(new_run(store.now() + SECOND_US)), within=lent)
+            store.joined(lent).add_runs(add_runs(new_run(store.now() + SECOND_US)))
 
             assert [] == rings
 

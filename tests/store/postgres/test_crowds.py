@@ -248,7 +248,7 @@ def test_a_leaf_in_which_an_open_transaction_has_written_is_not_emptied(store, c
     store.add_runs(add_runs(new_run(None, "the first")))
     watch.line.execute("DELETE FROM duly.ready")
     with store.transaction(HOUR_US) as lent:
-        store.add_runs(add_runs(new_run(None, "open")), within=lent)
+        store.joined(lent).add_runs(add_runs(new_run(None, "open")))
         for _ in range(5):
             rotate(store, clock, fence)
 
@@ -296,7 +296,7 @@ class TakingTurns:
                 continue
             # The clock is in a hurry here.
             with self.store.transaction(500 * HOUR_US) as lent:
-                self.store.add_runs(order, within=lent)
+                self.store.joined(lent).add_runs(order)
 
     def _fire(self):
         for _ in range(40):
@@ -471,7 +471,7 @@ class Crowd:
             for key in sorted(draws.sample(self.KEYS, 2)):
                 run = new_run(self.store.now() + SECOND_US, f"{draws.random()}", key=key)
                 order = add_runs(replace(run, replaces=True))
-                self.store.add_runs(order, within=lent)
+                self.store.joined(lent).add_runs(order)
 
 
 @pytest.mark.timeout(3600)

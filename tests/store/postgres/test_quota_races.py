@@ -82,7 +82,7 @@ def test_who_creates_waits_for_who_has_and_may_still_roll_back(store, watch):
     first = new_schedule(store.now(), "first", owner="anna")
     second = new_schedule(store.now(), "second", owner="anna")
     with pytest.raises(ZeroDivisionError), store.transaction(30 * SECOND_US) as lent:  # noqa: PT012
-        store.create_schedule(first, within=lent)
+        store.joined(lent).create_schedule(first)
         waiting = watch.start(lambda: store.create_schedule(second))
         assert watch.is_blocked()
         raise ZeroDivisionError
@@ -95,7 +95,7 @@ def test_one_tenants_quota_is_nothing_to_another(store, watch):
     """Nobody waits for somebody whose quota is another."""
     allow(store, "tenant:acme", schedules=5, creations=5, pending=5)
     with store.transaction(30 * SECOND_US) as lent:
-        store.create_schedule(new_schedule(store.now(), "a", tenant="acme"), within=lent)
+        store.joined(lent).create_schedule(new_schedule(store.now(), "a", tenant="acme"))
 
         steps.create(store, "b", owner="bob")
         steps.delay(store, store.now() + HOUR_US)
@@ -106,7 +106,7 @@ def test_who_says_that_an_owner_is_gone_waits_for_who_makes_a_schedule_for_them(
     order = MarkOwner(owner="anna", tenant="default", actor=ADA)
     with store.transaction(30 * SECOND_US) as lent:
         made = new_schedule(store.now(), "made", owner="anna")
-        store.create_schedule(made, within=lent)
+        store.joined(lent).create_schedule(made)
         saying = watch.start(lambda: store.mark_gone(order))
         assert watch.is_blocked()
 
@@ -118,7 +118,7 @@ def test_those_who_make_schedules_for_an_owner_do_not_wait_for_each_other(store)
     """Where no quota has them wait."""
     allow(store, "owner:anna", "default", schedules=None)
     with store.transaction(30 * SECOND_US) as lent:
-        store.create_schedule(new_schedule(store.now(), "a", owner="anna"), within=lent)
+        store.joined(lent).create_schedule(new_schedule(store.now(), "a", owner="anna"))
 
         steps.create(store, "b", owner="anna")
 

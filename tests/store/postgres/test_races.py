@@ -356,7 +356,7 @@ def test_what_is_committed_late_is_on_the_feed_exactly_once(
         slow.execute("SELECT 1")
         if has_savepoints:
             slow.execute("SAVEPOINT one")
-        store.create_schedule(early, within=slow)
+        store.joined(slow).create_schedule(early)
         if has_savepoints:
             slow.execute("RELEASE one")
         told = []
@@ -380,9 +380,9 @@ def test_what_is_undone_is_never_on_the_feed(timed_url, store, clock):
     kept = new_run(clock.now_us() + MINUTE_US, "kept")
     with psycopg.connect(timed_url) as slow:
         slow.execute("SAVEPOINT one")
-        store.add_runs(add_runs(new_run(clock.now_us() + MINUTE_US, "undone")), within=slow)
+        store.joined(slow).add_runs(add_runs(new_run(clock.now_us() + MINUTE_US, "undone")))
         slow.execute("ROLLBACK TO one")
-        store.add_runs(add_runs(kept), within=slow)
+        store.joined(slow).add_runs(add_runs(kept))
         cursor = store.read_arrivals(cursor, shards).cursor
         slow.commit()
 
@@ -400,7 +400,7 @@ def test_nothing_is_missed_while_many_write_and_one_reads(store, clock, watch):
                 store.add_runs(add_runs(run))
                 continue
             with store.transaction(MINUTE_US) as lent:
-                store.add_runs(add_runs(run), within=lent)
+                store.joined(lent).add_runs(add_runs(run))
 
     def read():
         cursor = start

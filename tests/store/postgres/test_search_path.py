@@ -53,11 +53,11 @@ def test_a_day_in_the_life_of_a_store_calls_none_of_them(trapped, clock, open_st
 def test_neither_does_an_order_in_a_callers_own_transaction(trapped, clock, open_store):
     store = open_store(trapped, clock)
     with psycopg.connect(trapped) as own:
-        store.add_runs(add_runs(new_run(clock.now_us() + 10**9, key="k")), within=own)
+        store.joined(own).add_runs(add_runs(new_run(clock.now_us() + 10**9, key="k")))
         steps_order = add_runs(new_run(None, "second"))
-        store.add_runs(steps_order, within=own)
+        store.joined(own).add_runs(steps_order)
     with store.transaction(10**7) as lent:
-        store.add_runs(add_runs(new_run(None, "third")), within=lent)
+        store.joined(lent).add_runs(add_runs(new_run(None, "third")))
         assert [("loot",)] == lent.execute("SELECT 'loot'::regclass::text"), "the caller's own path"
 
     assert [] == _loot(trapped)

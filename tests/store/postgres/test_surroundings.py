@@ -80,7 +80,7 @@ def test_a_constraint_that_waits_for_the_commit_is_the_callers(url, open_store):
     def order():
         with store.transaction(LONG_US) as lent:
             lent.execute("INSERT INTO lines VALUES (1)")
-            store.add_runs(add_runs(new_run(None)), within=lent)
+            store.joined(lent).add_runs(add_runs(new_run(None)))
 
     with pytest.raises(Conflict, match="constraint"):
         order()
@@ -187,6 +187,6 @@ def test_a_callers_wish_to_be_fast_does_not_make_an_order_unsure(url, open_store
     store = open_store(url)
     with store.transaction(LONG_US) as lent:
         lent.execute("SET LOCAL synchronous_commit = off")
-        store.add_runs(add_runs(new_run(None)), within=lent)
+        store.joined(lent).add_runs(add_runs(new_run(None)))
         lent.finish()
         assert [("on",)] == lent.execute("SHOW synchronous_commit")

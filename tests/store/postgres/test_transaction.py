@@ -67,7 +67,7 @@ def test_the_callers_rows_and_ours_commit_together(orders):
     """INV-18."""
     with orders.transaction(MINUTE_US) as lent:
         lent.execute("INSERT INTO orders (what) VALUES (%s)", ("tea",))
-        orders.add_runs(add_runs(new_run(None)), within=lent)
+        orders.joined(lent).add_runs(add_runs(new_run(None)))
 
     assert (["tea"], 1) == (in_orders(orders), orders.status().queued)
 
@@ -78,8 +78,8 @@ def test_the_callers_rows_go_with_ours(orders):
 
     with pytest.raises(Conflict), orders.transaction(MINUTE_US) as lent:
         lent.execute("INSERT INTO orders (what) VALUES ('tea')")
-        orders.create_schedule(
-            new_schedule(orders.now() + 1000, "taken", task="other"), within=lent
+        orders.joined(lent).create_schedule(
+            new_schedule(orders.now() + 1000, "taken", task="other")
         )
 
     assert [] == in_orders(orders)
@@ -91,7 +91,7 @@ def test_the_callers_statements_neither_end_nor_outlive_the_transaction(orders):
     for sql in ENDS_OR_OUTLIVES:
         with pytest.raises(UsageError) as caught, orders.transaction(MINUTE_US) as lent:
             lent.execute("INSERT INTO orders (what) VALUES ('tea')")
-            orders.add_runs(add_runs(new_run(None)), within=lent)
+            orders.joined(lent).add_runs(add_runs(new_run(None)))
             lent.execute(sql)
 
         assert refusal in str(caught.value), sql
@@ -232,7 +232,7 @@ def test_a_transaction_that_stands_still_is_ended_by_the_server(orders, timed_ur
 def test_a_lost_connection_undoes_all_and_the_store_goes_on(orders, timed_url, postgres_server):
     with pytest.raises(StoreUnavailable), orders.transaction(MINUTE_US) as lent:
         lent.execute("INSERT INTO orders (what) VALUES ('tea')")
-        orders.add_runs(add_runs(new_run(None)), within=lent)
+        orders.joined(lent).add_runs(add_runs(new_run(None)))
         postgres_server.kill_backends(timed_url)
         lent.execute("SELECT 1")
 
@@ -243,7 +243,7 @@ def test_an_order_has_the_time_of_its_own_moment(orders, clock):
     """However long ago the transaction began."""
     with orders.transaction(MINUTE_US) as lent:
         clock.advance(SECOND_US)
-        (added,) = orders.add_runs(add_runs(new_run(None)), within=lent)
+        (added,) = orders.joined(lent).add_runs(add_runs(new_run(None)))
 
     assert clock.now_us() == added.due_at
 
@@ -251,7 +251,7 @@ def test_an_order_has_the_time_of_its_own_moment(orders, clock):
 def test_an_order_inside_of_it_does_not_fail_over_one_outside(orders, clock):
     """Unlike on SQLite, both go on: neither waits for the other."""
     with orders.transaction(MINUTE_US) as lent:
-        orders.create_schedule(new_schedule(clock.now_us(), "inside"), within=lent)
+        orders.joined(lent).create_schedule(new_schedule(clock.now_us(), "inside"))
         steps.create(orders, "outside")
 
     assert {"inside", "outside"} == {record.name for record in snapshot(orders).schedules}
@@ -261,7 +261,7 @@ def test_what_was_announced_in_it_wakes_dispatchers_once_it_is_committed(orders,
     place = orders.wakeups()
     place.wait(10 * SECOND_US)
     with orders.transaction(MINUTE_US) as lent:
-        orders.add_runs(add_runs(new_run(clock.now_us() + SECOND_US)), within=lent)
+        orders.joined(lent).add_runs(add_runs(new_run(clock.now_us() + SECOND_US)))
 
     assert place.wait(30 * SECOND_US)
     place.close()
@@ -274,12 +274,12 @@ def test_a_transaction_that_is_over_is_refused(orders):
     with pytest.raises(UsageError, match="is over"):
         lent.execute("SELECT 1")
     with pytest.raises(UsageError, match="is over"):
-        orders.add_runs(add_runs(new_run(None)), within=lent)
+        orders.joined(lent).add_runs(add_runs(new_run(None)))
 
 
 def test_a_transaction_of_another_store_is_refused(orders, timed_url, open_store):
     other = open_store(timed_url)
     with other.transaction(MINUTE_US) as lent, pytest.raises(UsageError, match="another store"):
-        orders.add_runs(add_runs(new_run(None)), within=lent)
+        orders.joined(lent).add_runs(add_runs(new_run(None)))
     with pytest.raises(UsageError):
-        orders.add_runs(add_runs(new_run(None)), within=object())
+        orders.joined(object()).add_runs(add_runs(new_run(None)))

@@ -23,7 +23,7 @@ clock = ManualClock()
 store = SqliteStore(sys.argv[1], clock)
 store.create_schedule(new_schedule(clock.now_us()))
 with store.transaction(1_000_000) as lent:
-    store.add_runs(add_runs(new_run(None, "not committed")), within=lent)
+    store.joined(lent).add_runs(add_runs(new_run(None, "not committed")))
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

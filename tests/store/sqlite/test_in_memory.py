@@ -45,7 +45,7 @@ def test_its_schema_was_applied_when_it_was_opened(store, clock):
 
 def test_what_others_read_beside_a_lent_transaction_is_the_state_before_it(store):
     with ThreadPoolExecutor(1) as other, store.transaction(SECOND_US) as lent:
-        store.add_runs(add_runs(new_run(None)), within=lent)
+        store.joined(lent).add_runs(add_runs(new_run(None)))
 
         assert 0 == other.submit(store.status).result().queued
         assert 0 == store.status().queued
@@ -56,7 +56,7 @@ def test_what_others_read_beside_a_lent_transaction_is_the_state_before_it(store
 def test_nothing_stays_of_a_transaction_that_fails(store):
     def fail() -> None:
         with store.transaction(SECOND_US) as lent:
-            store.add_runs(add_runs(new_run(None)), within=lent)
+            store.joined(lent).add_runs(add_runs(new_run(None)))
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -117,9 +117,9 @@ def test_a_transaction_that_is_open_when_the_store_is_closed_may_still_end(clock
     store = SqliteStore(":memory:", clock, settings=AT_ONCE)
 
     with store.transaction(SECOND_US) as lent:
-        store.add_runs(add_runs(new_run(None)), within=lent)
+        store.joined(lent).add_runs(add_runs(new_run(None)))
         store.close()
-        store.add_runs(add_runs(new_run(None, "another")), within=lent)
+        store.joined(lent).add_runs(add_runs(new_run(None, "another")))
     with pytest.raises(StoreUnavailable, match="has been closed"):
         store.status()
     store.close()

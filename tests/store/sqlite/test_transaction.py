@@ -33,7 +33,7 @@ def test_the_callers_rows_and_ours_commit_together(orders, clock):
     """INV-18."""
     with orders.transaction(SECOND_US) as lent:
         lent.execute("INSERT INTO orders (what) VALUES (?)", ("tea",))
-        orders.add_runs(add_runs(new_run(None)), within=lent)
+        orders.joined(lent).add_runs(add_runs(new_run(None)))
 
     with orders.transaction(SECOND_US) as lent:
         assert [(1, "tea")] == lent.execute("SELECT number, what FROM orders")
@@ -46,8 +46,8 @@ def test_the_callers_rows_go_with_ours(orders):
 
     with pytest.raises(Conflict), orders.transaction(SECOND_US) as lent:
         lent.execute("INSERT INTO orders (what) VALUES ('tea')")
-        orders.create_schedule(
-            new_schedule(orders.now() + 1000, "taken", task="other"), within=lent
+        orders.joined(lent).create_schedule(
+            new_schedule(orders.now() + 1000, "taken", task="other")
         )
 
     with orders.transaction(SECOND_US) as lent:
@@ -247,7 +247,7 @@ def test_another_thread_waits_and_then_goes_on(path, clock):
     with store.transaction(SECOND_US) as lent:
         thread = threading.Thread(target=steps.create, args=(store, "other"))
         thread.start()
-        store.create_schedule(new_schedule(store.now()), within=lent)
+        store.joined(lent).create_schedule(new_schedule(store.now()))
     thread.join()
 
     assert {"nightly", "other"} == {record.name for record in snapshot(store).schedules}
@@ -270,13 +270,13 @@ def test_a_transaction_that_is_over_is_refused(orders):
     with pytest.raises(UsageError, match="is over"):
         lent.execute("SELECT 1")
     with pytest.raises(UsageError, match="is over"):
-        orders.add_runs(add_runs(new_run(None)), within=lent)
+        orders.joined(lent).add_runs(add_runs(new_run(None)))
 
 
 def test_a_transaction_of_another_store_is_refused(orders, tmp_path, clock):
     other = SqliteStore(tmp_path / "other.db", clock)
     with other.transaction(SECOND_US) as lent, pytest.raises(UsageError, match="another store"):
-        orders.add_runs(add_runs(new_run(None)), within=lent)
+        orders.joined(lent).add_runs(add_runs(new_run(None)))
     with pytest.raises(UsageError, match="Duly lent"):
-        orders.add_runs(add_runs(new_run(None)), within=object())
+        orders.joined(object()).add_runs(add_runs(new_run(None)))
     other.close()

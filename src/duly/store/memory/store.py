@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from copy import copy
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from duly.store.caller_transactions import not_lent
 from duly.store.gates import OPENED_MAX
@@ -88,6 +89,8 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
         self._clock = clock
         self._lock = threading.RLock()
         self._places: dict[str, LocalWakeups] = {}
+        self._transaction: MemoryTransaction | None = None
+        """Of a copy of us: what its operations are part of."""
 
     def interrupt(self) -> None:
         """Nothing here takes long."""
@@ -97,6 +100,9 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
 
     def _write(self, operation: Callable[[Journal], T]) -> T:
         """Carry an operation out: all of it, or nothing."""
+        if self._transaction is not None:
+            with self._lock:
+                return self._transaction.run(operation)
         with self._lock:
             journal = Journal(self.tables, self._clock.now_us())
             try:
@@ -115,15 +121,9 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
 
     def _read(self, operation: Callable[[Journal], T]) -> T:
         with self._lock:
+            if self._transaction is not None:
+                return self._transaction.run(operation, is_kept=False)
             return operation(Journal(self.tables, self._clock.now_us()))
-
-    def _within(self, within: object | None, operation: Callable[[Journal], T]) -> T:
-        if within is None:
-            return self._write(operation)
-        if not isinstance(within, MemoryTransaction):
-            raise not_lent(within)
-        with self._lock:
-            return within.run(operation)
 
     def _wake(self, kinds: set[MemberKind]) -> None:
         if not kinds:
@@ -136,21 +136,27 @@ class MemoryStore(Working, MemoryReads, MemoryAccess, MemoryAlerting, MemorySeal
 
     # Planning
 
-    def create_schedule(
-        self, command: CreateSchedule, within: object | None = None
-    ) -> CreatedSchedule:
+    def joined(self, within: object) -> Self:
+        """Return this store as part of a transaction that it has lent."""
+        if not isinstance(within, MemoryTransaction):
+            raise not_lent(within)
+        other = copy(self)
+        other._transaction = within  # noqa: SLF001 - a copy of us
+        return other
+
+    def create_schedule(self, command: CreateSchedule) -> CreatedSchedule:
         """Create a schedule, or recognise the one that is there."""
-        return self._within(within, lambda journal: planning.create_schedule(journal, command))
+        return self._write(lambda journal: planning.create_schedule(journal, command))
 
     def change_schedule(self, command: ChangeSchedule) -> ScheduleRecord | Stale:
         """Apply a decided change, or say that it came too late."""
         return self._write(lambda journal: planning.change_schedule(journal, command))
 
-    def add_runs(self, command: AddRuns, within: object | None = None) -> list[AddedRun]:
+    def add_runs(self, command: AddRuns) -> list[AddedRun]:
         """Make runs, all or none."""
         # However late a lent transaction commits, an instant is meant as of this call.
         as_of = self._clock.now_us()
-        return self._within(within, lambda journal: delayed.add_runs(journal, command, as_of))
+        return self._write(lambda journal: delayed.add_runs(journal, command, as_of))
 
     def move_delayed(self, command: MoveDelayed) -> DelayedRecord:
         """Move a pending run to another instant."""

@@ -38,8 +38,11 @@ class MemoryTransaction(LentTransaction):
         remedy = "use a sqlite:/// store to keep your own tables beside Duly's"
         raise UsageError("sql", sql, "can't be run on the memory store", remedy)
 
-    def run(self, operation: Callable[[Journal], T]) -> T:
-        """Try an operation on top of those before it; keep it for the commit, undo the trial."""
+    def run(self, operation: Callable[[Journal], T], *, is_kept: bool = True) -> T:
+        """Try an operation on top of those before it; keep it for the commit, undo the trial.
+
+        What only looks is not kept.
+        """
         self._loan.refuse_late(lambda: True)
         journal = Journal(self._tables, self._clock.now_us(), list(self._reserved))
         try:
@@ -48,6 +51,8 @@ class MemoryTransaction(LentTransaction):
             result = operation(journal)
         finally:
             journal.undo()
+        if not is_kept:
+            return result
         self._operations.append(operation)
         self._reserved = journal.announced
         self._tables.open_arrivals.update(self._reserved)

@@ -7,7 +7,7 @@ command carries a `now`; the store reads its own clock inside the transaction.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -157,9 +157,16 @@ class Transaction(Protocol):
 class PlanningStore(Protocol):
     """What clients may order."""
 
-    def create_schedule(
-        self, command: CreateSchedule, within: object | None = None
-    ) -> CreatedSchedule:
+    def joined(self, within: object) -> Self:
+        """Return this store as part of a caller's transaction: what it has lent, or his own.
+
+        Each operation sees what the transaction has written. Refused or failed it leaves nothing,
+        and the transaction goes on; its commit makes all of it durable, its rollback undoes it.
+        UsageError for what can't be joined.
+        """
+        ...
+
+    def create_schedule(self, command: CreateSchedule) -> CreatedSchedule:
         """Create a schedule, its definition, its timer, an arrival if near, and an audit entry.
 
         A schedule of that name (in the tenant, not deleted) with an equal definition, owner and
@@ -182,7 +189,7 @@ class PlanningStore(Protocol):
         """
         ...
 
-    def add_runs(self, command: AddRuns, within: object | None = None) -> list[AddedRun]:
+    def add_runs(self, command: AddRuns) -> list[AddedRun]:
         """Make runs at once (run and queue row) or later (pending row, timer, arrival if near).
 
         All or none. A known id is the same request again and returns what it has become; with

@@ -130,6 +130,9 @@ class Concerning(Protocol):
 class Connections:
     """The connections of one store object."""
 
+    is_callers = False
+    """Whether all is part of a transaction that is the caller's to commit."""
+
     def __init__(self, url: str, clock: Clock, settings: PostgresSettings, shards: int) -> None:
         self._parameters = read_url(url)
         self.name = safe_name(self._parameters)

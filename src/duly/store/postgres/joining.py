@@ -10,18 +10,24 @@ from __future__ import annotations
 import threading
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg import AsyncConnection, AsyncRawCursor, errors
+from psycopg import AsyncConnection, AsyncRawCursor, Connection, errors
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from duly.errors import StoreError, UsageError
 from duly.store.postgres import arrays
 from duly.store.postgres.callers import find, require_fit
-from duly.store.postgres.session import ConnectionSession, as_query
+from duly.store.postgres.connection import Connections
+from duly.store.postgres.failures import failure
+from duly.store.postgres.session import ConnectionSession, as_query, one
+from duly.store.postgres.transaction import PostgresTransaction
+from duly.store.postgres.work import Look
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
 
     from duly.store.caller_transactions import AwaitedConnection
     from duly.store.postgres.callers import Callers
-    from duly.store.postgres.connection import Connections
     from duly.store.postgres.session import Session
     from duly.store.postgres.work import Work
     from duly.store.records import Row
@@ -38,11 +43,59 @@ SAVE = "SAVEPOINT duly_order"
 UNDO = "ROLLBACK TO SAVEPOINT duly_order"
 RELEASE = "RELEASE SAVEPOINT duly_order"
 
+MARK = """
+SELECT pg_catalog.pg_current_xact_id()::text,
+    pg_catalog.set_config('duly.order', $1, false)"""
+LAST_MARK = b"SELECT pg_catalog.current_setting('duly.order', true)"
+HOW_IT_ENDED = "SELECT pg_catalog.pg_xact_status(%s::xid8)"
+
 REST_LIMIT_S = 5.0
 
 _turns: WeakKeyDictionary[object, threading.Lock] = WeakKeyDictionary()
 """Whose turn it is on a connection: threads and tasks may share one, but not a savepoint."""
 _turns_lock = threading.Lock()
+
+
+class JoinedConnections(Connections):
+    """The connections of a store, for operations in a transaction that is not theirs to commit."""
+
+    is_callers = True
+
+    def __init__(self, all_of: Connections, within: object) -> None:
+        self._all = all_of
+        self._within = within
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store's own have
+        """Have all else in common with the store's own connections."""
+        return getattr(self._all, name)
+
+    @contextmanager
+    def write(
+        self,
+        limit_us: int | None = None,
+        *,
+        for_dispatch: bool = False,
+    ) -> Iterator[Work]:
+        """Carry out an operation: all of it, or none."""
+        if isinstance(self._within, PostgresTransaction):
+            with self._within.operation(self._all) as work:
+                yield work
+        else:
+            with joined(self._all, self._within) as work:
+                yield work
+
+    @contextmanager
+    def read(self, *, for_dispatch: bool = False, is_any_age: bool = False) -> Iterator[Look]:
+        """Look at what the transaction sees, what it has written included."""
+        assert not is_any_age, "its schema was found usable when it was joined"
+        with self.write(for_dispatch=for_dispatch) as work:
+            yield Look(work.session, work.now)
+
+    @contextmanager
+    def statement(self, *, for_dispatch: bool = False) -> Iterator[Session]:  # type: ignore[override]
+        """Lend a session for the statements of one operation."""
+        with self.write(for_dispatch=for_dispatch) as work:
+            yield work.session
 
 
 @contextmanager
@@ -185,3 +238,60 @@ class AwaitedSession:
         cursor = AsyncRawCursor(self._connection, row_factory=tuple_row)
         arrays.register(cursor)
         return cursor
+
+
+class OrderMark(NamedTuple):
+    """An order that was noted in a caller's transaction."""
+
+    number: int
+    connection: Connection[Any] | AsyncConnection[Any]
+    transaction: str
+    """Its id on the server,"""
+    server: str
+    """and how to get there, once the connection is closed."""
+
+
+def mark_order(within: object, name: str, number: int) -> OrderMark:
+    """Note in a caller's transaction that an order was given; the numbers grow.
+
+    The note is a setting: it goes back by itself when the transaction is rolled back, or the
+    savepoint, and stays after the commit.
+    """
+    callers = find(within, name)
+    connection = callers.connection
+    try:
+        with _turn(connection):
+            _let_come_to_rest(callers)
+            require_fit(callers)
+            transaction, _ = one(_session(callers), MARK, (str(number),))
+            info = connection.info
+            server = make_conninfo(info.dsn, password=info.password)
+    except psycopg.Error as error:
+        raise failure(error, name) from error
+    return OrderMark(number, connection, transaction, server)
+
+
+class OrderFate(Enum):
+    """What has become of an order in a caller's transaction."""
+
+    OPEN = auto()
+    """The transaction goes on, or is in the middle of a statement."""
+    COMMITTED = auto()
+    ROLLED_BACK = auto()
+
+
+def fate_of(mark: OrderMark) -> OrderFate:
+    """Say what has become of an order that was noted; the caller's transaction stays as it is."""
+    connection = mark.connection
+    if connection.closed:
+        with Connection.connect(mark.server, autocommit=True) as looking:
+            (ended,) = looking.execute(HOW_IT_ENDED, (mark.transaction,)).fetchone() or (None,)
+        return OrderFate.COMMITTED if ended == "committed" else OrderFate.ROLLED_BACK
+    status = connection.info.transaction_status
+    if status not in {TransactionStatus.IDLE, TransactionStatus.INTRANS}:
+        return OrderFate.OPEN
+    # Past the driver, which would begin a transaction for it.
+    last = connection.pgconn.exec_(LAST_MARK).get_value(0, 0)
+    if int(last or 0) < mark.number:
+        return OrderFate.ROLLED_BACK
+    return OrderFate.OPEN if status is TransactionStatus.INTRANS else OrderFate.COMMITTED

@@ -68,7 +68,7 @@ from duly.store.postgres.connection import (
     PostgresSettings,
     transaction,
 )
-from duly.store.postgres.joining import joined
+from duly.store.postgres.joining import JoinedConnections
 from duly.store.postgres.schema import READ_NOW
 from duly.store.postgres.session import one
 from duly.store.postgres.surveys import PostgresSurveys
@@ -165,7 +165,7 @@ class PostgresStore(
     def within(self, tenant: str) -> Self:
         """Return this store for one tenant; the same, where the server keeps nobody apart."""
         connections = self._connections
-        if connections.is_ready and not connections.keeps_tenants:
+        if connections.is_callers or (connections.is_ready and not connections.keeps_tenants):
             return self
         other = copy(self)
         other._connections = TenantConnections(connections, tenant)  # noqa: SLF001 - a copy of us
@@ -188,13 +188,6 @@ class PostgresStore(
                 _run_each(connection, session, parts)
         return [statement for part in parts for statement in part]
 
-    def _within(self, within: object) -> AbstractContextManager[Work]:
-        if within is None:
-            return self._connections.write()
-        if isinstance(within, PostgresTransaction):
-            return within.operation(self._connections)
-        return joined(self._connections, within)
-
     @contextmanager
     def _dispatching(self) -> Iterator[Session]:
         with self._connections.statement(for_dispatch=True) as session:
@@ -208,11 +201,15 @@ class PostgresStore(
 
     # Planning
 
-    def create_schedule(
-        self, command: CreateSchedule, within: object | None = None
-    ) -> CreatedSchedule:
+    def joined(self, within: object) -> Self:
+        """Return this store as part of a transaction that it has lent, or of the caller's own."""
+        other, joined = copy(self), JoinedConnections(self._connections, within)
+        other._connections = joined  # noqa: SLF001 - a copy of us
+        return other
+
+    def create_schedule(self, command: CreateSchedule) -> CreatedSchedule:
         """Create a schedule, or recognise the one that is there."""
-        with self._within(within) as work:
+        with self._connections.write() as work:
             return planning.create_schedule(work, command)
 
     def change_schedule(self, command: ChangeSchedule) -> ScheduleRecord | Stale:
@@ -220,19 +217,19 @@ class PostgresStore(
         with self._connections.write() as work:
             return planning.change_schedule(work, command)
 
-    def add_runs(self, command: AddRuns, within: object | None = None) -> list[AddedRun]:
+    def add_runs(self, command: AddRuns) -> list[AddedRun]:
         """Make runs, all or none."""
-        if within is None:
-            with self._connections.statement() as session:
-                plain = delayed.add_plain(session, command, self._connections.shards)
-            if plain is not None:
-                self._connections.ring_for(plain)
-                return plain.added
-            return beyond_circles(lambda: self._add_runs(command))
-        return self._add_runs(command, within)
+        if self._connections.is_callers:
+            return self._add_runs(command)
+        with self._connections.statement() as session:
+            plain = delayed.add_plain(session, command, self._connections.shards)
+        if plain is not None:
+            self._connections.ring_for(plain)
+            return plain.added
+        return beyond_circles(lambda: self._add_runs(command))
 
-    def _add_runs(self, command: AddRuns, within: object | None = None) -> list[AddedRun]:
-        with self._within(within) as work:
+    def _add_runs(self, command: AddRuns) -> list[AddedRun]:
+        with self._connections.write() as work:
             return delayed.add_runs(work, command)
 
     def move_delayed(self, command: MoveDelayed) -> DelayedRecord:

@@ -63,6 +63,9 @@ class SqliteSettings:
 class Connections:
     """The connections of one store object: one that writes, some that read, one that is lent."""
 
+    is_lent = False
+    """Whether all is part of a transaction that was lent, and commits with it."""
+
     def __init__(self, path: Path, clock: Clock, settings: SqliteSettings) -> None:
         # Absolute, because connections are opened later too, wherever the program has gone by then.
         self.path = path.absolute()

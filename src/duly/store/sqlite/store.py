@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from duly.clock import SystemClock
 from duly.errors import UsageError
@@ -37,7 +38,7 @@ from duly.store.sqlite.connection import Connections, SqliteSettings
 from duly.store.sqlite.firing_many import NotAsBelievedError
 from duly.store.sqlite.in_memory import IN_MEMORY, ConnectionInMemory
 from duly.store.sqlite.surveys import SqliteSurveys
-from duly.store.sqlite.transaction import SqliteTransaction, lent
+from duly.store.sqlite.transaction import ConnectionsInTransaction, SqliteTransaction, lent
 from duly.store.sqlite.working import Working
 from duly.store.wakeups import UdpWakeups
 
@@ -134,28 +135,31 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
     def _write(self) -> Iterator[Work]:
         with self._connections.write() as work:
             yield work
-        if work.freed:
-            # In a transaction of its own, after the one that made room: see store/gates.py.
+        if not self._connections.is_lent:
+            self._open_freed(work.freed)
+
+    def _open_freed(self, freed: list[str]) -> None:
+        """Let through who waits, in a transaction of its own: see store/gates.py."""
+        if freed:
             with self._connections.write() as after:
-                gates.open_gates(after, work.freed, OPENED_MAX)
+                gates.open_gates(after, freed, OPENED_MAX)
 
     def _read(self) -> AbstractContextManager[Look]:
         return self._connections.read()
 
-    def _within(self, within: object | None) -> AbstractContextManager[Work]:
-        if within is None:
-            return self._connections.write()
-        if not isinstance(within, SqliteTransaction):
-            raise not_lent(within)
-        return within.operation(self._connections)
-
     # Planning
 
-    def create_schedule(
-        self, command: CreateSchedule, within: object | None = None
-    ) -> CreatedSchedule:
+    def joined(self, within: object) -> Self:
+        """Return this store as part of a transaction that it has lent."""
+        if not isinstance(within, SqliteTransaction):
+            raise not_lent(within)
+        other, joined = copy(self), ConnectionsInTransaction(self._connections, within)
+        other._connections = joined  # noqa: SLF001 - a copy of us
+        return other
+
+    def create_schedule(self, command: CreateSchedule) -> CreatedSchedule:
         """Create a schedule, or recognise the one that is there."""
-        with self._within(within) as work:
+        with self._connections.write() as work:
             return planning.create_schedule(work, command)
 
     def change_schedule(self, command: ChangeSchedule) -> ScheduleRecord | Stale:
@@ -163,9 +167,9 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
         with self._connections.write() as work:
             return planning.change_schedule(work, command)
 
-    def add_runs(self, command: AddRuns, within: object | None = None) -> list[AddedRun]:
+    def add_runs(self, command: AddRuns) -> list[AddedRun]:
         """Make runs, all or none."""
-        with self._within(within) as work:
+        with self._connections.write() as work:
             return delayed.add_runs(work, command)
 
     def move_delayed(self, command: MoveDelayed) -> DelayedRecord:
@@ -185,9 +189,12 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
             with self._connections.write() as work:
                 work.connection.executemany(INSERT_TASK, [(name,) for name in sorted(new)])
 
-    def transaction(self, limit_us: int) -> AbstractContextManager[Transaction]:
+    @contextmanager
+    def transaction(self, limit_us: int) -> Iterator[Transaction]:
         """Lend a connection: all that is done with it commits together, or not at all."""
-        return lent(self._connections, limit_us)
+        with lent(self._connections, limit_us) as transaction:
+            yield transaction
+        self._open_freed(transaction.freed)
 
     def finish_within(self, within: object, worker: MemberId, finish: FinishAttempt) -> None:
         """End an attempt as the last word of a transaction that was lent."""

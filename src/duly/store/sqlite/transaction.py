@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -16,13 +16,14 @@ from duly.store.caller_transactions import (
     parameter_values,
     refused,
 )
+from duly.store.sqlite.connection import Connections
+from duly.store.sqlite.work import Look
 from duly.store.wakeups import wake_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duly.store.ports.schedules import Parameters
-    from duly.store.sqlite.connection import Connections
     from duly.store.sqlite.work import Work
 
 PROGRESS_STEPS = 1000
@@ -136,6 +137,11 @@ class SqliteTransaction(LentTransaction):
         with self._loan.last_word(), self.operation(connections) as work:
             yield work
 
+    @property
+    def freed(self) -> list[str]:
+        """Gates that orders in it have given back."""
+        return self._work.freed
+
     def finish(self) -> None:
         """Refuse to commit what took too long, or was not the caller's to write."""
         self._loan.refuse_commit(self._is_alive)
@@ -182,6 +188,33 @@ def _is_public(table: str | None, column: str | None, inside: str | None) -> boo
     return (table or "").lower() in _PUBLIC or (
         shown is not None and (not column or column in shown.split())
     )
+
+
+class ConnectionsInTransaction(Connections):
+    """The connections of a store, for operations in a transaction that was lent."""
+
+    is_lent = True
+
+    def __init__(self, all_of: Connections, transaction: SqliteTransaction) -> None:
+        self._all = all_of
+        self._transaction = transaction
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store's own have
+        """Have all else in common with the store's own connections."""
+        return getattr(self._all, name)
+
+    @contextmanager
+    def write(self) -> Iterator[Work]:
+        """Carry out an operation: all of it, or none."""
+        with self._transaction.operation(self._all) as work:
+            yield work
+
+    @contextmanager
+    def read(self, *, is_any_age: bool = False) -> Iterator[Look]:
+        """Look at what the transaction sees, what it has written included."""
+        assert not is_any_age, "its schema was found usable when it began"
+        with self._transaction.operation(self._all) as work:
+            yield Look(work.connection, self._all.clock.now_us())
 
 
 @contextmanager
