@@ -6,6 +6,7 @@ import inspect
 
 import duly
 from duly.api.app import ROUTES
+from duly.app.application import PARTS
 
 OF_A_PROGRAM = "is about a program's own code, or runs it"
 OF_AN_OPERATOR = "is for whoever has the store: duly db"
@@ -205,7 +206,7 @@ def calls_of(app: duly.App) -> list[str]:
     """Return what an application and its parts can be asked, by name."""
     parts = {"": app} | {
         f"{name}.": part
-        for name, part in vars(app).items()
+        for name, part in (vars(app) | {one: getattr(app, one) for one in PARTS}).items()
         if not name.startswith("_") and name not in PARTS_OF_A_PROGRAM
     }
     return [

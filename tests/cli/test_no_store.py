@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import apsw
+import pytest
+
+from duly.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,3 +84,38 @@ def test_a_migration_makes_the_store(place: Workplace):
     assert (0, False) == (tried.status, was_made)
     assert 0 == made.status, made.err
     assert 0 == place.duly("status", *MISSING).status
+
+
+LOADED = """
+import sys
+from duly.cli.main import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(*(one for one in sys.modules if one.startswith("duly.")))
+"""
+NEEDLESS = {
+    ("next", "@daily"): "app client domain engine store telemetry timetable.language.english",
+    ("run", "list", "--url", "sqlite:///there.db"): "client.alerts client.backfills client.limits"
+    " client.selections client.vitals domain.explain telemetry.events"
+    " timetable.language.english store.memory store.postgres",
+}
+
+
+@pytest.mark.parametrize("words", NEEDLESS, ids=" ".join)
+def test_a_command_loads_what_it_uses(words: tuple[str, ...], tmp_path: Path):
+    """Most of the time that a command takes is spent on loading modules."""
+    SqliteStore(tmp_path / "there.db").close()
+    ended = subprocess.run(
+        [sys.executable, "-c", LOADED, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    loaded = ended.stdout.splitlines()[-1].split()
+    needless = tuple(f"duly.{name}" for name in NEEDLESS[words].split())
+
+    assert "duly.cli.main" in loaded
+    assert [] == [one for one in loaded if one.startswith(needless)]

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import duly
 from duly import DulyError, every
+from duly.app.application import PARTS
 from duly.store.ports.queries import ScheduleFilter
 from duly.timetable.instants import from_microseconds
 from duly_conformance import alerts, effects, steps
@@ -460,7 +461,7 @@ def ways_in(app: duly.App) -> dict[str, Callable[..., object]]:
     found: dict[str, Callable[..., object]] = {
         name: method for name, method in methods if _public(name)
     }
-    for name, part in vars(app).items():
+    for name, part in (vars(app) | {one: getattr(app, one) for one in PARTS}).items():
         if not _public(name) or type(part).__module__.partition(".")[0] != "duly":
             continue
         if name in PARTS_OF_CODE or is_dataclass(part):

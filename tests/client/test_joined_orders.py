@@ -12,6 +12,7 @@ import pytest
 
 import duly
 from duly import Retry, UsageError, Verdict, every
+from duly.app.application import PARTS
 from duly.store.ports.queries import AuditFilter
 from duly.store.sqlite import SqliteStore
 from duly.testing import SeededDraws
@@ -176,21 +177,15 @@ ORDERS: dict[str, Callable[[Place, Any], object]] = {
 
 
 def parts(app: duly.App) -> dict[str, Any]:
-    own = ("declarations", "tasks")
-    found = {
-        name: part
-        for name, part in vars(app).items()
-        if not name.startswith("_")
-        and name not in own
-        and type(part).__module__.startswith("duly.client")
-    }
+    found = {name: getattr(app, name) for name in PARTS if not name.startswith("_")}
     return {"app": app, **found}
 
 
 def test_each_order_that_writes_takes_a_connection():
     """A new method is one that looks, one that stands alone, or one that joins."""
     for_code = {f"app.{name}" for name in LOOKS["app"].split()}
-    joins, others = set(), set()
+    joins: set[str] = set()
+    others: set[str] = set()
     for part, there in parts(duly.App("memory:")).items():
         for name, method in inspect.getmembers(type(there), inspect.isfunction):
             if not name.startswith("_"):
@@ -233,8 +228,8 @@ def arranged(store: Any, clock: Any) -> Place:
     def report() -> None: ...
 
     @report.verify
-    def look() -> Verdict:
-        return Verdict.present()
+    def look(run: duly.Run) -> Verdict:
+        return Verdict.present(run.task)
 
     app.schedule(every("2h"), name="declared")(report)
     for name in ("hourly", "paused", "deleted"):
@@ -254,8 +249,8 @@ def arranged(store: Any, clock: Any) -> Place:
 
 
 def prepare_settings(app: duly.App, store: Any, ids: dict[str, Any]) -> None:
-    span = {"since": NOON - timedelta(hours=2), "until": NOON, "classes": None}
-    made = [app.backfills.create("hourly", **span).id for _ in range(3)]
+    since = NOON - timedelta(hours=2)
+    made = [app.backfills.create("hourly", since=since, until=NOON).id for _ in range(3)]
     ids |= dict(zip(("backfill", "backfill_paused", "backfill_cancelled"), made, strict=True))
     app.backfills.pause(made[1])
     app.backfills.cancel(made[2])

@@ -16,7 +16,19 @@ import socket
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace as replace_parts
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from importlib import import_module
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from duly.app.stores import (
     LazyStore,
@@ -29,13 +41,8 @@ from duly.app.stores import (
 )
 from duly.app.tracing import client_tracing
 from duly.client import enqueue
-from duly.client.access import TokenAuthenticator, Tokens
-from duly.client.alerts import Alerts
 from duly.client.arguments import Payload, Signature
-from duly.client.audit import Audit, Events
-from duly.client.backfills import Backfills
 from duly.client.caller import Awaited, Caller, TracingHolder, joins
-from duly.client.checking import Checks
 from duly.client.declarations import (
     APP_DEFAULT,
     Declarations,
@@ -44,15 +51,8 @@ from duly.client.declarations import (
     reconcile,
 )
 from duly.client.enqueue import EnqueueOptions, read_when
-from duly.client.export import Exporter
-from duly.client.inbox import Inbox
-from duly.client.limits import Breakers, Limits, Owners, Queues, Quotas, Workers
 from duly.client.parameters import read_actor, read_key, read_name, read_tenant
 from duly.client.run_context import LentConnections, SecretSources
-from duly.client.runs import Attempts, DelayedRuns, Runs
-from duly.client.schedules import Schedules
-from duly.client.selections import ScheduleSelections, Selections
-from duly.client.status import Health, Status, judge_health, load_status
 from duly.client.tasks import (
     TASK_NAME_LENGTH_MAX,
     AnyTask,
@@ -72,7 +72,6 @@ from duly.client.tasks import (
     parameters_of,
     webhook_terms,
 )
-from duly.client.vitals import Proving, Vitals
 from duly.clock import SystemClock
 from duly.config import Settings
 from duly.domain.audit import Actor
@@ -102,11 +101,21 @@ if TYPE_CHECKING:
 
     from duly.app.demo_controls import DemoControls
     from duly.app.services import WorkerOptions
-    from duly.client.limits import Queue
+    from duly.client.access import TokenAuthenticator, Tokens
+    from duly.client.alerts import Alerts
+    from duly.client.audit import Audit, Events
+    from duly.client.backfills import Backfills
+    from duly.client.export import Exporter
+    from duly.client.inbox import Inbox
+    from duly.client.limits import Breakers, Limits, Owners, Queue, Queues, Quotas, Workers
     from duly.client.parameters import Delay, Instant
     from duly.client.run_view import DelayedRun, EnqueuedRun, Run
+    from duly.client.runs import Attempts, DelayedRuns, Runs
     from duly.client.schedule_orders import Reference
-    from duly.client.vitals import Proof
+    from duly.client.schedules import Schedules
+    from duly.client.selections import ScheduleSelections, Selections
+    from duly.client.status import Health, Status
+    from duly.client.vitals import Proof, Proving, Vitals
     from duly.clock import Clock
     from duly.domain.alert_channels import ChannelConfig
     from duly.domain.runs import RunRecord
@@ -404,35 +413,84 @@ class PermittedTasks:
         return [name for name in self._catalogue.names() if self.find(name) is None]
 
 
+class Part(NamedTuple):
+    """A part of an application: its class, and which others it works with beside the caller."""
+
+    module: str
+    name: str
+    beside: tuple[str, ...] = ()
+
+
+PARTS = {
+    "alerts": Part("duly.client.alerts", "Alerts", ("_try_channel",)),
+    "attempts": Part("duly.client.runs", "Attempts"),
+    "audit": Part("duly.client.audit", "Audit"),
+    "backfills": Part("duly.client.backfills", "Backfills"),
+    "breakers": Part("duly.client.limits", "Breakers"),
+    "delayed": Part("duly.client.runs", "DelayedRuns"),
+    "events": Part("duly.client.audit", "Events"),
+    "inbox": Part("duly.client.inbox", "Inbox", ("runs",)),
+    "limits": Part("duly.client.limits", "Limits"),
+    "owners": Part("duly.client.limits", "Owners"),
+    "promises": Part("duly.client.export", "Exporter"),
+    "_proving": Part("duly.client.vitals", "Proving", ("runs",)),
+    "queues": Part("duly.client.limits", "Queues"),
+    "quotas": Part("duly.client.limits", "Quotas"),
+    "runs": Part("duly.client.runs", "Runs"),
+    "schedule_selections": Part("duly.client.selections", "ScheduleSelections", ("schedules",)),
+    "schedules": Part("duly.client.schedules", "Schedules"),
+    "selections": Part("duly.client.selections", "Selections", ("runs",)),
+    "tokens": Part("duly.client.access", "Tokens"),
+    "vitals": Part("duly.client.vitals", "Vitals"),
+    "workers": Part("duly.client.limits", "Workers"),
+}
+
+
 class CallerParts:
-    """The parts of an application that act for its caller."""
+    """The parts of an application that act for its caller.
+
+    Each is imported when it is first asked for: a command needs two or three of them.
+    """
 
     _caller: Caller
+    alerts: Alerts
+    attempts: Attempts
+    audit: Audit
+    backfills: Backfills
+    breakers: Breakers
+    delayed: DelayedRuns
+    events: Events
+    inbox: Inbox
+    limits: Limits
+    owners: Owners
+    promises: Exporter
+    _proving: Proving
+    queues: Queues
+    quotas: Quotas
+    runs: Runs
+    schedule_selections: ScheduleSelections
+    schedules: Schedules
+    selections: Selections
+    tokens: Tokens
+    vitals: Vitals
+    workers: Workers
 
     def _bind_caller(self, caller: Caller) -> None:
         """Act for a caller; what is shared with other copies of this application stays."""
         self._caller = caller
-        self.schedules = Schedules(caller)
-        self.runs = Runs(caller)
-        self.selections = Selections(caller, self.runs)
-        self.schedule_selections = ScheduleSelections(caller, self.schedules)
-        self.attempts = Attempts(caller)
-        self.audit = Audit(caller)
-        self.delayed = DelayedRuns(caller)
-        self.queues = Queues(caller)
-        self.backfills = Backfills(caller)
-        self.inbox = Inbox(caller, self.runs)
-        self._proving = Proving(caller, self.runs)
-        self.limits = Limits(caller)
-        self.breakers = Breakers(caller)
-        self.quotas = Quotas(caller)
-        self.owners = Owners(caller)
-        self.tokens = Tokens(caller)
-        self.events = Events(caller)
-        self.promises = Exporter(caller)
-        self.workers = Workers(caller)
-        self.vitals = Vitals(caller)
-        self.alerts = Alerts(caller, self._try_channel)
+        for name in PARTS:
+            vars(self).pop(name, None)  # it acted for another one
+
+    if not TYPE_CHECKING:  # else whatever is asked for would be there
+
+        def __getattr__(self, name: str) -> object:
+            """Make a part, for this caller."""
+            part = PARTS.get(name)
+            if part is None:
+                raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+            beside = [getattr(self, one) for one in part.beside]
+            made = getattr(import_module(part.module), part.name)(self._caller, *beside)
+            return vars(self).setdefault(name, made)
 
     def _try_channel(self, config: ChannelConfig, notice: UUID) -> tuple[bool, str]:
         from duly.app.services import try_channel
@@ -492,7 +550,7 @@ class App(CallerParts, Declaring, Employing, Guarding):
     def _act_as(self, caller: Caller) -> None:
         """Speak as somebody, and have checks of results carried out on their store."""
         self._bind_caller(caller)
-        self.tasks.checks = Checks(caller)
+        self.tasks.caller = caller
 
     def acting_as(
         self, actor: str, source: str, tenant: str | None = None, *, is_operator: bool = False
@@ -540,6 +598,8 @@ class App(CallerParts, Declaring, Employing, Guarding):
 
     def doorkeeper(self, source: str = _API) -> TokenAuthenticator:
         """Return whoever says who comes with a token or a session, for a server to ask."""
+        from duly.client.access import TokenAuthenticator
+
         return TokenAuthenticator(self._store.get, self._clock, self._caller.draws, source)
 
     def rehearsing(self) -> Self:
@@ -715,6 +775,8 @@ class App(CallerParts, Declaring, Employing, Guarding):
         `own` narrows it to this application's tenant. Which schedules have no recent completion, or
         no code any more, is most of what it costs; who needs the counts alone does without.
         """
+        from duly.client.status import load_status
+
         name = self.store.name
         return load_status(self._caller, name, with_stale=with_stale, is_own=own)
 
@@ -723,6 +785,8 @@ class App(CallerParts, Declaring, Employing, Guarding):
 
         By a whole status and queues that were just read, or by new ones.
         """
+        from duly.client.status import judge_health
+
         status = self.status() if found is None else found
         there = self.queues.list() if queues is None else queues
         return judge_health(status, there, self.breakers.list())

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -24,14 +24,16 @@ from duly.cli.output import (
 )
 from duly.cli.references import find_schedule
 from duly.cli.times import exact_text, read_local_moment, zoned_text
-from duly.client.audit import ExportedTrail, Verified, verify_file
 from duly.client.schedule_history import HistoryEntry
-from duly.client.vitals import Proof, ProvenOccurrence
 from duly.domain.audit import Tampering
 from duly.domain.verification import ProofStatus
 from duly.errors import UsageError
 from duly.store.ports.queries import PAGE_MAX
 from duly.timetable.instants import utc_text
+
+if TYPE_CHECKING:
+    from duly.client.audit import ExportedTrail, Verified
+    from duly.client.vitals import Proof, ProvenOccurrence
 
 CHANGES_SHOWN_MAX = 4
 VALUE_SHOWN_MAX = 40
@@ -180,6 +182,8 @@ def verify(
         found then.
     """
     if file is not None:
+        from duly.client.audit import verify_file
+
         found = verify_file(file, known)
     else:
         with (

@@ -13,16 +13,19 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from cyclopts import Parameter
 
 from duly.cli.context import TENANT_VARIABLE, Target
 from duly.cli.output import print_json, print_line, print_table
-from duly.client.selections import ONE_BY_ONE_MAX, OrderPreview, PreviewedItem
+from duly.client.parameters import ONE_BY_ONE_MAX
 from duly.errors import UsageError
 from duly.timetable.instants import utc_text
+
+if TYPE_CHECKING:
+    from duly.client.selections import OrderPreview, PreviewedItem
 
 TYPED_ABOVE = 100
 """Above so many, a y is not enough: the number is typed."""

@@ -11,18 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from difflib import get_close_matches
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
-from duly.app import App
-from duly.app.loading import load_app
+import duly
 from duly.cli.output import WIDE_VARIABLE, print_aside, print_line
 from duly.cli.times import read_moment
-from duly.client.arguments import read_json_map
-from duly.client.declarations import TypedTimetable, spoken_timetable
-from duly.client.json_values import RepeatedKeyError, unique_pairs
-from duly.client.tasks import BoundCall
 from duly.clock import SystemClock
 from duly.errors import UsageError
 from duly.remote.address import is_address, read_address
@@ -38,6 +33,10 @@ from duly.timetable.rrule import RRule
 from duly.timetable.serialization import timetable_from_json
 from duly.timetable.timetable import Timetable
 from duly.timetable.zones import default_zones
+
+if TYPE_CHECKING:
+    from duly import App
+    from duly.client.tasks import BoundCall
 
 _NAMES_SHOWN_MAX = 5
 
@@ -101,6 +100,8 @@ def note_unchecked(app: App, task: str) -> None:
 
 def read_arguments(options: ArgumentOptions) -> Mapping[str, Any]:
     """Read arguments; each may be given once."""
+    from duly.client.arguments import read_json_map
+
     found: dict[str, Any] = {}
     if options.arguments is not None:
         found |= read_json_map("arguments", options.arguments)
@@ -115,6 +116,8 @@ def read_arguments(options: ArgumentOptions) -> Mapping[str, Any]:
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - JSON values
+    from duly.client.json_values import RepeatedKeyError, unique_pairs
+
     try:
         return json.loads(text, object_pairs_hook=unique_pairs)
     except RepeatedKeyError as error:
@@ -260,6 +263,8 @@ def with_calendar(timetable: Timetable, calendar: str, tz: str) -> Timetable:
 
 def spoken_parts(timetable: Timetable, name: str) -> dict[str, str] | None:
     """Return the options that give a rule again; None for one that takes more than options."""
+    from duly.client.declarations import TypedTimetable, spoken_timetable
+
     stored = timetable.to_json()
     text_key = {"every": "period", "at": "when"}.get(stored["kind"], "expression")
     text = stored.get("words") or stored.get(text_key)
@@ -343,7 +348,7 @@ def open_app(
     if target.url is not None:
         os.environ[URL_VARIABLE] = target.url  # also for an application that names no store itself
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
-    app = load_app(place) if place else App(target.url)
+    app = _load_app(place) if place else duly.App(target.url)
     if place and target.url is not None:
         _require_store_of(app, place, target.url)
     if place and target.url is None:
@@ -362,13 +367,19 @@ def _require_store_of(app: App, place: str, url: str) -> None:
     """Refuse a URL of another store than the application names itself."""
     if app.is_at(url):
         return
-    asked = App(url).url
+    asked = duly.App(url).url
     problem = f"is not the store of {place}, which names {_told_apart(app.url, asked)}"
     remedy = (
         "leave --url out, use no application (--app ''), or make the application with duly.App()"
         " and no URL"
     )
     raise UsageError("url", asked, problem, remedy)
+
+
+def _load_app(place: str) -> App:
+    from duly.app.loading import load_app  # a command about rules alone needs none
+
+    return load_app(place)
 
 
 def _note(target: Target) -> None:
@@ -388,7 +399,7 @@ def _server(url: str | None, target: Target) -> Iterator[App]:
     address = read_address(url)
     place = os.environ.get(APP_VARIABLE) if target.app is None else target.app
     os.environ.pop(URL_VARIABLE, None)  # it is no store's, which the program may look for
-    tasks = load_app(place).tasks if place else None
+    tasks = _load_app(place).tasks if place else None
     with connect(address.url, tenant=named_tenant(target)) as remote:
         yield cast("App", RemoteApp(remote, tasks))
 
@@ -426,7 +437,7 @@ def _warn_if_ignored(url: str | None, app: App, place: str, *, as_json: bool) ->
     if not url or app.is_at(url):
         return
     try:
-        named = App(url).url
+        named = duly.App(url).url
     except UsageError:
         named = "no store that is known"
     print_aside(

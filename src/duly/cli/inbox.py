@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -15,13 +15,15 @@ from duly.cli.context import Target, open_app
 from duly.cli.output import print_empty_or_json, print_facts, print_json, print_line, print_table
 from duly.cli.references import find_run, print_elsewhere
 from duly.cli.run_details import scope_text
-from duly.client.doubt_view import Effect, InboxItem
-from duly.client.inbox import TaskOrders
 from duly.client.run_view import Run
 from duly.domain.effects import Choice, EffectState
 from duly.domain.enums import AttemptState
 from duly.errors import UsageError
 from duly.timetable.instants import distance_text, utc_text
+
+if TYPE_CHECKING:
+    from duly.client.doubt_view import Effect, InboxItem
+    from duly.client.inbox import TaskOrders
 
 TARGET = Target()
 AMBIGUOUS = 6

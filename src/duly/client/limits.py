@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duly.client.caller import joins
-from duly.client.parameters import read_limit as read_page_limit
 from duly.client.parameters import (
+    ONE_BY_ONE_MAX,
     read_looked_for,
     read_owner,
     read_queue,
     read_tenant,
     require_reason,
 )
+from duly.client.parameters import read_limit as read_page_limit
 from duly.client.schedule_orders import ScheduleOrder, apply_order
-from duly.client.selections import ONE_BY_ONE_MAX
 from duly.client.status import member_status, read_status
 from duly.domain.limits import place_text, read_limit, read_scope, tenant_of
 from duly.domain.quotas import (

@@ -68,6 +68,8 @@ REASON_LENGTH_MAX = 1000
 OWNER_LENGTH_MAX = 200
 ACTOR_LENGTH_MAX = 200
 LOOKED_FOR_LENGTH_MAX = 1000
+ONE_BY_ONE_MAX = 1_000
+"""So many are ordered about by one order that is a transaction for each."""
 _INSTANT_LENGTH_MAX = 40
 _CALENDAR_REMEDY = "give a date from 0001-01-03 to 9999-12-29"
 

@@ -12,7 +12,6 @@ from uuid import UUID
 from duly.client.attempt_view import Attempt, Line, Step, attempt_view, line_view, step_view
 from duly.client.caller import joins
 from duly.client.enqueue import read_reference, rerun_spans, with_order_span
-from duly.client.explanations import RunExplanation, explain_run
 from duly.client.paging import PAGE_DEFAULT, Page, read_cursor, read_page_limit, write_cursor
 from duly.client.parameters import (
     LOOKED_FOR_LENGTH_MAX,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duly.client.caller import Caller
+    from duly.client.explanations import RunExplanation
     from duly.client.parameters import Delay, Instant
     from duly.client.schedule_history import MissingFound
     from duly.client.schedule_orders import Reference
@@ -415,6 +415,8 @@ class Runs:
 
         What is still pending has an explanation, too: by its id, its key, or as it was listed.
         """
+        from duly.client.explanations import explain_run
+
         if isinstance(run, str):
             pending = self._caller.store.find_delayed(self._caller.tenant, run)
             if pending is not None:

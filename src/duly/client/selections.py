@@ -23,6 +23,7 @@ from uuid import UUID
 from duly.client.caller import joins
 from duly.client.doubt_view import inbox_item, rerun_risk
 from duly.client.parameters import (
+    ONE_BY_ONE_MAX,
     one_or_several,
     read_choice,
     read_instant,
@@ -63,8 +64,6 @@ if TYPE_CHECKING:
 Item = TypeVar("Item", bound="Run | Schedule")
 CONFIRMED_ABOVE = 100
 """More things than this are ordered about only by whoever types how many they are."""
-ONE_BY_ONE_MAX = 1_000
-"""So many are ordered about by one order that is a transaction for each."""
 SAMPLE_MAX = FIRST_SHOWN = 20
 LEFT_SHOWN_MAX = 100
 RUNS, SCHEDULES = "runs", "schedules"

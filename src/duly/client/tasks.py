@@ -44,7 +44,7 @@ from duly.errors import Conflict, NotFound, UsageError, read_text
 from duly.timetable.instants import SECOND_US, duration_text
 
 if TYPE_CHECKING:
-    from duly.client.checking import Checks
+    from duly.client.caller import Caller
     from duly.client.run_context import LentConnections
     from duly.client.run_view import Run
     from duly.domain.outbound_urls import WebAddress
@@ -510,8 +510,8 @@ class Tasks:
 
     def __init__(self, payload: Payload) -> None:
         self.payload = payload
-        self.checks: Checks | None = None
-        """Set by the application, which has the store."""
+        self.caller: Caller | None = None
+        """Set by the application, which has the store: checks look for runs there."""
         self._by_name: dict[str, AnyTask] = {}
 
     def add(self, function: Callable[..., Any], terms: TaskTerms) -> AnyTask:
@@ -525,7 +525,7 @@ class Tasks:
 
     def add_check(self, task: AnyTask, function: Callable[[Run], object]) -> None:
         """Make a task of a check, which its runs are given to by their ids."""
-        from duly.client.checking import checking_function
+        from duly.client.checking import Checks, checking_function
 
         if not callable(function):
             remedy = "put it above a function that takes a run"
@@ -539,7 +539,11 @@ class Tasks:
             policy=replace(task.policy, effects=Effects.PURE, is_checked=False, stall_us=None),
             plan=None,
         )
-        self.add(checking_function(lambda: self.checks, function), terms)
+
+        def checks() -> Checks | None:
+            return None if self.caller is None else Checks(self.caller)
+
+        self.add(checking_function(checks, function), terms)
 
     def find(self, name: str) -> AnyTask | None:
         """Return a task of this application."""

@@ -4,66 +4,70 @@ An event is a hint for people and dashboards. What must be provable afterwards i
 runs, skips and the audit trail.
 """
 
-from duly.telemetry.events import (
-    AlertRaised,
-    AlertResolved,
-    AttemptEnded,
-    AttemptFailed,
-    AttemptGivenBack,
-    AttemptLost,
-    BatchFired,
-    ClockStepped,
-    CommandsLeftOut,
-    CompletionRefused,
-    DeclaredDead,
-    DeliveryFailed,
-    Event,
-    FencedOff,
-    HistoryPruned,
-    Joined,
-    LatePlanned,
-    LeasesAcquired,
-    LeasesLost,
-    LeasesReleased,
-    Left,
-    ObserverFailed,
-    RunCancelled,
-    RunDead,
-    RunEvent,
-    RunFailed,
-    RunInDoubt,
-    RunLogged,
-    RunStarted,
-    RunSucceeded,
-    ScheduleEnded,
-    ScheduleResumed,
-    SetAside,
-    SkewHoldBegun,
-    SkewHoldEnded,
-    SlotLeaked,
-    StoreLost,
-    StoreRecovered,
-    TaskMissing,
-    TickFailed,
-    TimerRetimed,
-    TzdataOutdated,
-    TzdataRecomputed,
-    WatchLost,
-    WatchTaken,
-    WorkerDraining,
-    WorkerProcessCrashed,
-    WorkerProcessEnded,
-    WorkerProcessStarted,
-    WorkerRecycling,
-    WriteFenced,
-)
-from duly.telemetry.listeners import (
-    LogTelemetry,
-    NullTelemetry,
-    Telemetry,
-    event_line,
-    is_heard,
-)
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from duly.telemetry.events import (
+        AlertRaised,
+        AlertResolved,
+        AttemptEnded,
+        AttemptFailed,
+        AttemptGivenBack,
+        AttemptLost,
+        BatchFired,
+        ClockStepped,
+        CommandsLeftOut,
+        CompletionRefused,
+        DeclaredDead,
+        DeliveryFailed,
+        Event,
+        FencedOff,
+        HistoryPruned,
+        Joined,
+        LatePlanned,
+        LeasesAcquired,
+        LeasesLost,
+        LeasesReleased,
+        Left,
+        ObserverFailed,
+        RunCancelled,
+        RunDead,
+        RunEvent,
+        RunFailed,
+        RunInDoubt,
+        RunLogged,
+        RunStarted,
+        RunSucceeded,
+        ScheduleEnded,
+        ScheduleResumed,
+        SetAside,
+        SkewHoldBegun,
+        SkewHoldEnded,
+        SlotLeaked,
+        StoreLost,
+        StoreRecovered,
+        TaskMissing,
+        TickFailed,
+        TimerRetimed,
+        TzdataOutdated,
+        TzdataRecomputed,
+        WatchLost,
+        WatchTaken,
+        WorkerDraining,
+        WorkerProcessCrashed,
+        WorkerProcessEnded,
+        WorkerProcessStarted,
+        WorkerRecycling,
+        WriteFenced,
+    )
+    from duly.telemetry.listeners import (
+        LogTelemetry,
+        NullTelemetry,
+        Telemetry,
+        event_line,
+        is_heard,
+    )
 
 __all__ = [
     "AlertRaised",
@@ -123,3 +127,15 @@ __all__ = [
     "event_line",
     "is_heard",
 ]
+
+_LISTENERS = ("LogTelemetry", "NullTelemetry", "Telemetry", "event_line", "is_heard")
+
+
+# Events are fetched when the first is used: a client tells none.
+def __getattr__(name: str) -> object:
+    """Fetch a public name from where it lives."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "listeners" if name in _LISTENERS else "events"
+    value = globals()[name] = getattr(_import_module(f"{__name__}.{home}"), name)
+    return value

@@ -18,7 +18,6 @@ from duly.timetable.cron import cron
 from duly.timetable.instants import duration_microseconds, to_microseconds
 from duly.timetable.interval import FIRST_INSTANT, LAST_INSTANT, every
 from duly.timetable.language import tokens
-from duly.timetable.language.english import FIELD, read_plain
 from duly.timetable.oncalendar import SHORT_FORMS, oncalendar
 from duly.timetable.once import at
 from duly.timetable.rrule import rrule
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from duly.timetable.timetable import Timetable
 
 
+FIELD = "when"
 TEXT_LENGTH_MAX = 1000
 
 Kind = Literal["cron", "rrule", "oncalendar", "every", "at", "plain"]
@@ -163,6 +163,9 @@ def _at(text: str, context: Context) -> Timetable:
 
 
 def _plain(text: str, context: Context) -> Timetable:
+    # Most rules are of another kind, and need no grammar of English.
+    from duly.timetable.language.english import read_plain
+
     return read_plain(text, context.tz, context.gap, context.fold)
 
 
