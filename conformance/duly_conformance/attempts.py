@@ -599,7 +599,7 @@ class Ending:
         how = ReturnedToQueue(Reason.SHUTDOWN, is_started=is_started, error="no module")
         record = ended(store, how)
 
-        assert (RunState.QUEUED, None, None) == told(record)
+        assert (RunState.QUEUED, None, "no module") == told(record)
         number = 1 if is_started else None
         assert (1, number or 0, 0) == (
             record.tries.fence,

@@ -10,6 +10,7 @@ does it: models can't be imported otherwise.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import sysconfig
 from importlib import import_module
@@ -27,6 +28,9 @@ _PLACE_LENGTH_MAX = 500
 _REMEDY = "give module:attribute, such as tasks:app for `app = duly.App()` in tasks.py"
 _SUFFIX = ".py"
 _DJANGO_VARIABLE = "DJANGO_SETTINGS_MODULE"
+TASK_PROCESS = (sys.executable, "-m", "duly.app.task_process")
+"""The program that runs one attempt of a task, or finds out whether it could."""
+LOAD_SECONDS_MAX = 300
 
 
 def load_app(place: str) -> App:
@@ -84,6 +88,35 @@ def search_path() -> str:
     # The same interpreter has these already; programs that tasks start may have another one.
     own = [one for one in folders if one not in installed and library.parent not in one.parents]
     return os.pathsep.join(map(str, own))
+
+
+def process_variables() -> dict[str, str]:
+    """Return the variables of a task's process: it imports what this one can."""
+    return {**os.environ, "PYTHONPATH": search_path()}
+
+
+def require_loadable(place: str) -> None:
+    """Refuse an application that a task's process can't load: each of its attempts would fail."""
+    try:
+        ended = subprocess.run(  # noqa: S603 - our own program
+            (*TASK_PROCESS, place),
+            env=process_variables(),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LOAD_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        problem = f"is not loaded within {LOAD_SECONDS_MAX} seconds in a process of its own"
+    else:
+        if ended.returncode == 0:
+            return
+        said = ended.stderr.strip().rpartition("\n")[2]
+        why = said or f"exit status {ended.returncode}"
+        problem = f"can't be loaded in a process of its own ({why})"
+    remedy = "correct its import: its process tasks could not run"
+    raise UsageError("app", place, problem, remedy)
 
 
 def _place_of(module: ModuleType) -> str | None:

@@ -35,7 +35,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from duly.app.application import PermittedTasks
-from duly.app.loading import place_of, search_path
+from duly.app.loading import (
+    TASK_PROCESS,
+    place_of,
+    process_variables,
+    require_loadable,
+    search_path,
+)
 from duly.app.stores import require_shared
 from duly.app.tracing import begin_tracing
 from duly.client.parameters import read_queue
@@ -575,12 +581,11 @@ def _executor(kind: TaskKind, app: App, options: WorkerOptions) -> Executor:
 
             return ThreadExecutor(options.settings().slots_of((kind,)))
         case TaskKind.PROCESS:
-            from duly.app.task_process import ARGV, process_variables, require_loadable
             from duly.engine.executors.process_executor import ProcessExecutor, ProcessSettings
 
             place = place_of(app)
             require_loadable(place)
-            started = ProcessSettings(argv=ARGV, app=place, env=process_variables())
+            started = ProcessSettings(argv=TASK_PROCESS, app=place, env=process_variables())
             return ProcessExecutor(SystemClock(), started)
         case TaskKind.COMMAND:
             from duly.engine.executors.command_executor import CommandExecutor, CommandSettings
