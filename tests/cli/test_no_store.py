@@ -97,7 +97,7 @@ finally:
 NEEDLESS = {
     ("next", "@daily"): "app client domain engine store telemetry timetable.language.english",
     ("run", "list", "--url", "sqlite:///there.db"): "client.alerts client.backfills client.limits"
-    " client.selections client.vitals domain.explain telemetry.events"
+    " client.selections client.vitals telemetry.events"
     " timetable.language.english store.memory store.postgres",
 }
 

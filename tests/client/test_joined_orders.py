@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 WHY = "because"
-APP_LOOKS = """acting_as call calls catalogue check close command declare dispatcher doorkeeper health
+APP_LOOKS = """acting_as call calls catalogue check close command declare dispatcher doorkeeper health is_at
 prove rehearsing require_store run schedule schema_status secret_sources standing_in status task
 transaction webhook within worker"""
 LOOKS = {

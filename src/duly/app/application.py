@@ -123,10 +123,10 @@ if TYPE_CHECKING:
     from duly.engine.executors.executor import Runnable, TaskCatalogue
     from duly.engine.worker import Worker
     from duly.entropy import RandomSource
-    from duly.store.ports import Store
     from duly.store.ports.dispatch import Wakeups
     from duly.store.ports.maintenance import IntegrityFinding, Migration, Retention, SchemaStatus
     from duly.store.ports.schedules import Transaction
+    from duly.store.ports.store import Store
     from duly.telemetry import Telemetry
     from duly.timetable.timetable import Timetable
 

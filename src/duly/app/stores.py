@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import apsw
 
     from duly.clock import Clock
-    from duly.store.ports import Store
+    from duly.store.ports.store import Store
 
 URL_VARIABLE = "DULY_URL"
 URL_DEFAULT = "sqlite:///duly.db"

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from duly.clock import Clock
     from duly.config import Settings
     from duly.entropy import RandomSource
-    from duly.store.ports import Store
     from duly.store.ports.schedules import Parameters, Transaction
+    from duly.store.ports.store import Store
     from duly.telemetry.tracing import Tracing
 
 
@@ -141,7 +141,7 @@ class Caller:
 
     def store_of(self, tenant: str) -> Store:
         """Return the store for an order that names a tenant: the caller's own or another."""
-        return part_of(self.open_store(), tenant)
+        return part_of(self.whole_store, tenant)
 
     def require_all_tenants(self, what: str) -> None:
         """Refuse what concerns all tenants to a caller that would see and change a part of it.
