@@ -550,7 +550,7 @@ class App(CallerParts, Declaring, Employing, Guarding):
     def _act_as(self, caller: Caller) -> None:
         """Speak as somebody, and have checks of results carried out on their store."""
         self._bind_caller(caller)
-        self.tasks.caller = caller
+        self.tasks.check_for(caller)
 
     def acting_as(
         self, actor: str, source: str, tenant: str | None = None, *, is_operator: bool = False

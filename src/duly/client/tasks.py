@@ -45,6 +45,7 @@ from duly.timetable.instants import SECOND_US, duration_text
 
 if TYPE_CHECKING:
     from duly.client.caller import Caller
+    from duly.client.checking import Checks
     from duly.client.run_context import LentConnections
     from duly.client.run_view import Run
     from duly.domain.outbound_urls import WebAddress
@@ -510,8 +511,8 @@ class Tasks:
 
     def __init__(self, payload: Payload) -> None:
         self.payload = payload
-        self.caller: Caller | None = None
-        """Set by the application, which has the store: checks look for runs there."""
+        self._caller: Caller | None = None
+        self._checks: Checks | None = None
         self._by_name: dict[str, AnyTask] = {}
 
     def add(self, function: Callable[..., Any], terms: TaskTerms) -> AnyTask:
@@ -523,9 +524,22 @@ class Tasks:
         self._by_name[task.name] = task
         return task
 
+    @property
+    def checks(self) -> Checks | None:
+        """What carries checks out; None without an application, which has the store."""
+        if self._checks is None and self._caller is not None:
+            from duly.client.checking import Checks
+
+            self._checks = Checks(self._caller)
+        return self._checks
+
+    def check_for(self, caller: Caller) -> None:
+        """Have checks look for runs in the store of a caller."""
+        self._caller, self._checks = caller, None
+
     def add_check(self, task: AnyTask, function: Callable[[Run], object]) -> None:
         """Make a task of a check, which its runs are given to by their ids."""
-        from duly.client.checking import Checks, checking_function
+        from duly.client.checking import checking_function
 
         if not callable(function):
             remedy = "put it above a function that takes a run"
@@ -539,11 +553,7 @@ class Tasks:
             policy=replace(task.policy, effects=Effects.PURE, is_checked=False, stall_us=None),
             plan=None,
         )
-
-        def checks() -> Checks | None:
-            return None if self.caller is None else Checks(self.caller)
-
-        self.add(checking_function(checks, function), terms)
+        self.add(checking_function(lambda: self.checks, function), terms)
 
     def find(self, name: str) -> AnyTask | None:
         """Return a task of this application."""
