@@ -426,8 +426,8 @@ class EndlessTransaction(MemoryStore):
 class CommitsWhatFailed(MemoryStore):
     """Writes at once what belongs to a transaction."""
 
-    def create_schedule(self, command):
-        return super().create_schedule(command)
+    def joined(self, _within):
+        return self
 
 
 class ClaimsForTheDead(MemoryStore):

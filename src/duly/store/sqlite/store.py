@@ -135,14 +135,10 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
     def _write(self) -> Iterator[Work]:
         with self._connections.write() as work:
             yield work
-        if not self._connections.is_lent:
-            self._open_freed(work.freed)
-
-    def _open_freed(self, freed: list[str]) -> None:
-        """Let through who waits, in a transaction of its own: see store/gates.py."""
-        if freed:
+        if work.freed and not self._connections.is_lent:
+            # In a transaction of its own, after the one that made room: see store/gates.py.
             with self._connections.write() as after:
-                gates.open_gates(after, freed, OPENED_MAX)
+                gates.open_gates(after, work.freed, OPENED_MAX)
 
     def _read(self) -> AbstractContextManager[Look]:
         return self._connections.read()
@@ -189,12 +185,9 @@ class SqliteStore(Working, SqliteAccess, SqliteAlerting, SqliteSurveys, ReadsByS
             with self._connections.write() as work:
                 work.connection.executemany(INSERT_TASK, [(name,) for name in sorted(new)])
 
-    @contextmanager
-    def transaction(self, limit_us: int) -> Iterator[Transaction]:
+    def transaction(self, limit_us: int) -> AbstractContextManager[Transaction]:
         """Lend a connection: all that is done with it commits together, or not at all."""
-        with lent(self._connections, limit_us) as transaction:
-            yield transaction
-        self._open_freed(transaction.freed)
+        return lent(self._connections, limit_us)
 
     def finish_within(self, within: object, worker: MemberId, finish: FinishAttempt) -> None:
         """End an attempt as the last word of a transaction that was lent."""

@@ -137,11 +137,6 @@ class SqliteTransaction(LentTransaction):
         with self._loan.last_word(), self.operation(connections) as work:
             yield work
 
-    @property
-    def freed(self) -> list[str]:
-        """Gates that orders in it have given back."""
-        return self._work.freed
-
     def finish(self) -> None:
         """Refuse to commit what took too long, or was not the caller's to write."""
         self._loan.refuse_commit(self._is_alive)
