@@ -149,9 +149,9 @@ def test_a_queue_of_which_nothing_is_begun_is_told_of(guard, who):
     if who != "nobody":
         queues = ("else",) if who == "another queue" else ()
         member = worker(guard, queues=queues, host="attic")
-    if who == "in quarantine":
-        rests = OrderWorker(worker=member, standing=WorkerStatus.QUARANTINED, actor=ADA)
-        guard.store.order_worker(rests)
+        if who == "in quarantine":
+            rests = OrderWorker(worker=member, standing=WorkerStatus.QUARANTINED, actor=ADA)
+            guard.store.order_worker(rests)
     steps.queue(guard.store, queue="mail")
 
     raised(guard, AlertKind.NO_EXECUTIONS, "queue mail")
