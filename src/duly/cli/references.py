@@ -181,10 +181,13 @@ SHOWN_MAX = 5
 
 
 def print_elsewhere(app: App, states: tuple[str, ...] = ()) -> None:
-    """Say how many open runs other tenants have, in these states or in any."""
+    """Say how many open runs other tenants have, in these states or in any, if that can be seen."""
+    status = app.status()
+    if status.tenant is not None:
+        print_line(f"This is about tenant {status.tenant}: others can't be seen from here.")
     counts = {
         tenant: sum(count for state, count in found.items() if not states or state in states)
-        for tenant, found in app.status().tenants.items()
+        for tenant, found in status.tenants.items()
         if tenant != app.tenant
     }
     others = [(tenant, count) for tenant, count in counts.items() if count]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 from uuid import UUID
 
@@ -49,6 +50,7 @@ from tests.client.tenant_walk import (
 from tests.postgres.confined_role import as_role, new_role
 from tests.postgres.database_clock import DatabaseClock
 from tests.postgres.reused_databases import with_schema
+from tests.waiting import wait_until
 
 BOTH = (OURS, THEIRS)
 OF_PROCESSES = {
@@ -304,6 +306,44 @@ def test_an_id_that_another_tenant_has_used_is_a_conflict_for_held_role_and_owne
     steps.pause(place.owner, schedule)
 
 
+WAITING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+
+
+@pytest.mark.parametrize("due_in", [None, HOUR_US])
+@pytest.mark.parametrize("is_first_delayed", [False, True])
+def test_of_two_tenants_that_use_one_id_at_once_the_second_meets_a_conflict(
+    place, is_first_delayed, due_in
+):
+    """It waits for the first to commit, and is not told that somebody is busy."""
+    due_at = None if due_in is None else place.owner.now() + due_in
+    first_at = place.owner.now() + HOUR_US if is_first_delayed else None
+    name = f"raced {is_first_delayed} {due_in}"
+    first = new_run(first_at, name, tenant=THEIRS)
+    second = replace(new_run(due_at, name, tenant=OURS), id=first.id)
+    said = []
+
+    def order():
+        try:
+            place.server.within(OURS).add_runs(add_runs(second))
+        except DulyError as error:
+            said.append(error)
+
+    ordering = Thread(target=order)
+    with psycopg.connect(place.url, autocommit=True) as line:
+        with place.owner.transaction(60_000_000) as lent:
+            place.owner.add_runs(add_runs(first), lent)
+            ordering.start()
+            wait_until("the second order waits", lambda: number(line, WAITING) > 0)
+        ordering.join(60)
+
+    (refused,) = said
+    assert isinstance(refused, Conflict)
+    assert "is that of another request" in str(refused)
+    assert [] == place.owner.check()
+
+
 def test_what_an_operator_says_of_effects_is_kept_over_a_held_role(place):
     """It sees the ledger of its own runs, as the owner does."""
     work.take(place.owner, work.join_worker(place.owner))  # what else waits
@@ -538,6 +578,19 @@ def test_the_command_shows_what_it_would_do_and_does_it(bare):
     assert "nothing was changed (--dry-run)" in shown.out
     assert f"{role} may serve this store, and sees the rows of one tenant at a time.\n" == done.out
     assert (role, True) == (undone.json["role"], undone.json["is_undone"])
+
+
+def test_commands_over_a_held_role_say_what_they_can_not_see(place, tmp_path):
+    """Neither an alarm, nor a file without schedules, nor an empty inbox that looks like all."""
+    url, file = as_role(place.url, place.role), tmp_path / "promises.jsonl"
+    for words in (("db", "check"), ("export", str(file))):
+        refused = command(*words, "--url", url)
+
+        assert refused.status != 0, refused.out
+        assert "sees one tenant at a time" in refused.err
+    assert not file.exists()
+    shown = command("inbox", "--url", url)
+    assert "This is about tenant default: others can't be seen from here.\n" in shown.out
 
 
 def test_a_part_of_the_trail_is_not_compared_with_the_seals_of_all(place):
