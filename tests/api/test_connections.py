@@ -60,7 +60,8 @@ class Door:
             return message
 
         scope = {"type": "http", "client": (address, str(port))}  # as granian tells it
-        asyncio.run(self.guard(scope, receive, None))  # type: ignore[arg-type] - nothing is sent
+        nowhere: Any = None  # nothing is sent
+        asyncio.run(self.guard(scope, receive, nowhere))
 
     async def _application(self, _scope: Any, receive: Any, _send: Any) -> None:
         while (await receive()).get("more_body"):

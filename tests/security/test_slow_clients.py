@@ -179,7 +179,7 @@ class Flood:
         self._is_over = True
         self._thread.join()
         for key in list(self._selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr] - all of them are sockets
+            self._close(key)
         self._selector.close()
 
     def _run(self) -> None:
@@ -188,9 +188,14 @@ class Flood:
         while not self._is_over:
             for key, _ in self._selector.select(timeout=0.1):
                 self._selector.unregister(key.fileobj)
-                key.fileobj.close()  # type: ignore[union-attr] - it is a socket
+                self._close(key)
                 self._open()
                 self.reopened += 1
+
+    @staticmethod
+    def _close(key: selectors.SelectorKey) -> None:
+        assert isinstance(key.fileobj, socket.socket)
+        key.fileobj.close()
 
     def _open(self) -> None:
         line = socket.socket()

@@ -312,19 +312,20 @@ def _granian(
 ) -> GranianServer:
     """Return the library's server, which accepts connections from our socket."""
     # A program that only asks has no need of a server's library.
+    from granian._granian import SocketHolder
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
-    from granian.net import SocketHolder
     from granian.server.embed import Server as GranianServer
 
     class LentSocketServer(GranianServer):
         """Takes a socket that listens, where the library's own would share its port."""
 
         def _init_shared_socket(self) -> None:
-            is_unix, length = False, ()
+            hold: Callable[..., Any] = SocketHolder  # its stub leaves out what it takes
+            of_socket: list[int] = [own.detach(), False]
             if sys.platform.startswith(("linux", "freebsd")):
-                length = (BACKLOG,)
-            self._shd = SocketHolder(own.detach(), is_unix, *length)
+                of_socket.append(BACKLOG)
+            self._shd = hold(*of_socket)
 
     server = LentSocketServer(
         application,
