@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -171,11 +172,13 @@ def _local_clock(world: World) -> Iterator[None]:
 class AckBeforeCommit(MemoryStore):
     """Answers first, and loses every seventh write after that."""
 
-    _count = 0
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self._counts = count(1)  # also of what is ordered in transactions
 
     def add_runs(self, command):
-        self._count += 1
-        if self._transaction is None and self._count % 7 == 0:
+        number = next(self._counts)
+        if self._transaction is None and number % 7 == 0:
             now = self.now()
             return [
                 AddedRun(run.id, run.due_at or now + (run.delay_us or 0), is_new=True)
