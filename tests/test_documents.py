@@ -67,6 +67,7 @@ def test_every_setting_is_told_with_its_default():
     words = {
         (): "none",
         False: "no",
+        None: "as many as live work allows",
         timedelta(seconds=1): "1 s",
         ("DULY_SECRET_*",): "`DULY_SECRET_*`",
     }

@@ -49,9 +49,9 @@ from duly.client.tasks import BoundCall
 from duly.clock import SystemClock
 from duly.domain.policies import (
     AT_MOST_MAX,
+    CATCH_UP_PER_MINUTE_MAX,
     NO_BOUND,
     NO_PRESET,
-    PER_MINUTE_MAX,
     PRESETS,
     Misfire,
     read_misfire,
@@ -251,7 +251,7 @@ def _number_or_none(field: str, text: str) -> int | None:
     if text == NO_BOUND:
         return None
     if not (text.isascii() and text.isdigit()):
-        most = {"at_most": AT_MOST_MAX, "per_minute": PER_MINUTE_MAX}[field]
+        most = {"at_most": AT_MOST_MAX, "per_minute": CATCH_UP_PER_MINUTE_MAX}[field]
         raise UsageError(field, text, "is not a number", f"give 1 to {most:,}, or none")
     return int(text[:10])
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 GRACE_DEFAULT = "60s"
 NOT_OLDER_DEFAULT = "1d"
 AT_MOST_MAX = 10_000
-PER_MINUTE_MAX = 60_000
+CATCH_UP_PER_MINUTE_MAX = 60_000
 NO_BOUND = "none"
 """How files and commands write that a bound is lifted: they have no word for nothing."""
 
@@ -81,8 +81,11 @@ class Misfire:
             raise UsageError("at_most", at_most, "is out of range", remedy)
         set_field(self, "at_most", at_most)
         is_number = isinstance(per_minute, int) and not isinstance(per_minute, bool)
-        if per_minute is not None and not (is_number and 1 <= per_minute <= PER_MINUTE_MAX):
-            remedy = f"give 1 to {PER_MINUTE_MAX:,}, or None for as many as the fleet catches up"
+        if per_minute is not None and not (
+            is_number and 1 <= per_minute <= CATCH_UP_PER_MINUTE_MAX
+        ):
+            most = f"{CATCH_UP_PER_MINUTE_MAX:,}"
+            remedy = f"give 1 to {most}, or None for as many as the fleet catches up"
             raise UsageError("per_minute", per_minute, "is out of range", remedy)
         set_field(self, "per_minute", per_minute)
 

@@ -24,7 +24,7 @@ from duly.engine.executors.task_output import ids_of
 from duly.engine.spans import end_attributes, error_of
 from duly.engine.worker.attempt import MembershipContext, RunningAttempt
 from duly.engine.worker.run_context import RunContextDeps
-from duly.engine.worker.slots import Slots
+from duly.engine.worker.slots import WorkerSlots
 from duly.store.ports.execution import FinishAttempt
 from duly.telemetry import SlotLeaked
 
@@ -61,7 +61,7 @@ class ActiveAttempts:
 
     def __init__(self, parts: WorkerContext) -> None:
         self._parts = parts
-        self.slots = Slots(parts.settings)
+        self.slots = WorkerSlots(parts.settings)
         """How many more may run, and what was claimed ahead of that."""
         self._told: deque[RunningAttempt] = deque()
         self._workshop: MembershipContext | None = None

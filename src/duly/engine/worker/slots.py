@@ -95,7 +95,7 @@ class ClaimRoom(NamedTuple):
     full: frozenset[TaskKind]
 
 
-class Slots:
+class WorkerSlots:
     """All pools of a worker."""
 
     def __init__(self, settings: WorkerSettings) -> None:
