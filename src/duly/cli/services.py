@@ -463,8 +463,7 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
         A queue to serve: mail, or reports=2 for at most two slots; may be given several times.
         Every queue unless given.
     slots
-        How many runs one process executes at a time. Unless given: 512 of async tasks, and 10 of
-        all others. More are claimed ahead while runs are short.
+        How many runs a process executes at a time; unless given 512 of async tasks, 10 of others.
     processes
         How many worker processes there are.
     grace
