@@ -498,11 +498,10 @@ def worker(  # noqa: PLR0913 - each option of the command is an argument
         allow_addresses=allow_address,
     )
     wanted = {"--quiet": quiet, "--verbose": verbose, "--log-runs": log_runs}
-    words = frozenset(word for word, is_wanted in wanted.items() if is_wanted)
+    words = frozenset(word for word in wanted if wanted[word])
     manner = ReportingOptions(words, observed, metrics_port)
     _require_own_port(metrics_port, processes)
-    ready = _with_app(target)
-    return _work(options, manner, ready) if no_supervisor else _supervise(options, manner, ready)
+    return (_work if no_supervisor else _supervise)(options, manner, _with_app(target))
 
 
 @dataclass(frozen=True, slots=True)
