@@ -293,7 +293,8 @@ def test_an_id_that_another_tenant_has_used_is_a_conflict_for_held_role_and_owne
     repeated = work.queue(place.owner, "ours to repeat", tenant=OURS)
     place.owner.cancel_run(cancel_run(repeated, tenant=OURS))
     schedule = steps.create(place.owner, "ours to fill", tenant=OURS)
-    before, said = whole(place.url), {}
+    before = whole(place.url)
+    said: dict[str, set[str]] = {}
     for store in (place.server.within(OURS), place.owner):
         for name, order in taking(place, store, repeated, schedule):
             with pytest.raises(Conflict, match="is that of another request") as refused:
@@ -333,7 +334,7 @@ def test_of_two_tenants_that_use_one_id_at_once_the_second_meets_a_conflict(
     ordering = Thread(target=order)
     with psycopg.connect(place.url, autocommit=True) as line:
         with place.owner.transaction(60_000_000) as lent:
-            place.owner.add_runs(add_runs(first), lent)
+            place.owner.joined(lent).add_runs(add_runs(first))
             ordering.start()
             wait_until("the second order waits", lambda: number(line, WAITING) > 0)
         ordering.join(60)
