@@ -8,6 +8,7 @@ import pytest
 
 from duly.domain.outcomes import Succeeded
 from duly.domain.verification import ItemReport, Scope
+from duly.engine.executors.task_output import Redactor
 from duly.engine.worker.run_context import RunContextDeps, WorkerRunContext
 from duly.store.ports.execution import Report
 from duly_conformance import steps
@@ -23,7 +24,13 @@ class Attempt:
     def __init__(self, store: SqliteStore, clock: ManualClock) -> None:
         self.store = store
         self.worker, self.claimed = steps.queue_and_take(store)
-        deps = RunContextDeps(worker=self.worker, store=store, clock=clock, store_now=store.now)
+        deps = RunContextDeps(
+            worker=self.worker,
+            store=store,
+            clock=clock,
+            store_now=store.now,
+            secrets=Redactor(),
+        )
         self.live = WorkerRunContext(self.claimed, deps)
 
     def done(self, *items: str) -> None:
