@@ -13,7 +13,7 @@ from tests.simulation.test_worlds import check_dangers, violations_in
 pytestmark = pytest.mark.timeout(900)
 SEEDS = range(16)
 CHUNKS = 4
-DANGEROUS_SEEDS = (14, 275, 2)
+DANGEROUS_SEEDS = (29, 7, 5, 55)
 """Worlds that show every danger; 275 is one of few in which a finding answers an earlier doubt."""
 OTHER_SEEDS = [seed for seed in SEEDS if seed not in DANGEROUS_SEEDS]
 
