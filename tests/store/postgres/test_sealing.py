@@ -52,7 +52,7 @@ def test_what_may_still_come_is_waited_for(store, url):
     fence = steps.own(store, (Lane.BACKFILL,))
     order = SealAudit(fence=fence, limit=100)
     with psycopg.connect(url) as late:
-        store.create_schedule(new_schedule(store.now(), "late"), late)
+        store.joined(late).create_schedule(new_schedule(store.now(), "late"))
         steps.create(store, "early")
         held_back = store.seal_audit(order)
         late.commit()
@@ -87,7 +87,7 @@ def test_numbers_without_an_entry_are_counted_and_nothing_is_claimed(store, url)
     """An order that failed has drawn one, and so has an entry that was removed."""
     seal_six(store)
     with psycopg.connect(url) as failing:
-        store.create_schedule(new_schedule(store.now(), "failing"), failing)
+        store.joined(failing).create_schedule(new_schedule(store.now(), "failing"))
         failing.rollback()
     failed = duly.App(store=store).audit.verify()
     steps.create(store, "young")

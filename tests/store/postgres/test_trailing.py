@@ -22,7 +22,7 @@ def names(page) -> list[str]:
 def test_an_entry_that_is_committed_late_is_waited_for(store, url):
     """A number that was drawn first and committed last is told in its place."""
     with psycopg.connect(url) as late:
-        store.create_schedule(new_schedule(store.now(), "late"), late)
+        store.joined(late).create_schedule(new_schedule(store.now(), "late"))
         steps.create(store, "early")
         before = store.follow_audit(AuditAfter(after=0))
         late.commit()
@@ -34,10 +34,10 @@ def test_an_entry_that_is_committed_late_is_waited_for(store, url):
 def test_an_entry_that_was_given_up_is_passed_over(store, url):
     """Once whoever drew its number has ended; others who write meanwhile are no reason."""
     with psycopg.connect(url) as lost, psycopg.connect(url) as other:
-        store.create_schedule(new_schedule(store.now(), "lost"), lost)
+        store.joined(lost).create_schedule(new_schedule(store.now(), "lost"))
         steps.create(store, "kept")
         held_back = store.follow_audit(AuditAfter(after=0))
-        store.create_schedule(new_schedule(store.now(), "other"), other)
+        store.joined(other).create_schedule(new_schedule(store.now(), "other"))
         lost.rollback()
         seen = store.follow_audit(AuditAfter(after=0))
         steps.create(store, "last")
@@ -57,7 +57,7 @@ def test_who_begins_now_begins_before_what_may_still_come(store, url):
     """What is committed after that is among what is seen."""
     steps.create(store, "old")
     with psycopg.connect(url) as late:
-        store.create_schedule(new_schedule(store.now(), "late"), late)
+        store.joined(late).create_schedule(new_schedule(store.now(), "late"))
         steps.create(store, "early")
         now = store.follow_audit(AuditAfter(after=None))
         late.commit()

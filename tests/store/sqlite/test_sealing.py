@@ -71,7 +71,7 @@ def test_an_order_that_failed_leaves_no_gap(store):
 
     def fail():
         with store.transaction(SECOND_US) as lent:
-            store.create_schedule(new_schedule(store.now(), "undone"), lent)
+            store.joined(lent).create_schedule(new_schedule(store.now(), "undone"))
             raise ValueError("undone")
 
     with pytest.raises(ValueError, match="undone"):
