@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from duly.domain.schedules import TENANT_DEFAULT
 from duly.errors import NotFound, UsageError
-from duly.store.postgres import ordering, reading
+from duly.store.postgres import limiting, ordering, reading
 from duly.store.postgres.schema import ACCESS_NUMBER, ACCESS_OF_POLICY
 from duly.store.postgres.session import first
 from duly.store.postgres.tenant_connections import TENANT_SETTING
@@ -167,7 +167,7 @@ CREATE OR REPLACE FUNCTION duly.made_since(first uuid, since int8, most int8) RE
     LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT created_at FROM duly.schedules WHERE id >= first AND created_at > since
     ORDER BY created_at DESC LIMIT most $$"""
-# How much waits and runs is a fact about the fleet: in which queue, by which worker, nothing else.
+# How much waits and runs concerns the fleet: in which queue, by which worker, at which limit.
 MAKE_QUEUED = f"""
 CREATE OR REPLACE FUNCTION duly.queued_of_all()
     RETURNS TABLE (queue text, queued int8, oldest_at int8)
@@ -181,6 +181,14 @@ MAKE_HELD = f"""
 CREATE OR REPLACE FUNCTION duly.held_of_all() RETURNS TABLE (worker int8, held int8)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$ {reading.COUNT_HELD} $$"""
+MAKE_PLACES = f"""
+CREATE OR REPLACE FUNCTION duly.places_of_all() RETURNS TABLE (place text, held int8)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$ {limiting.COUNT_PLACES} $$"""
+MAKE_STANDING = f"""
+CREATE OR REPLACE FUNCTION duly.standing_of_all() RETURNS TABLE (place text, waiting int8)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$ {limiting.COUNT_STANDING} $$"""
 FUNCTIONS = (
     "duly.is_others_run(uuid)",
     "duly.others_ids(uuid[])",
@@ -188,6 +196,8 @@ FUNCTIONS = (
     "duly.queued_of_all()",
     "duly.claimed_of_all()",
     "duly.held_of_all()",
+    "duly.places_of_all()",
+    "duly.standing_of_all()",
 )
 # An id is pending whichever tenant's it is: what is made under it would take the other's place.
 SEE_ALL_PENDING = """
@@ -225,6 +235,8 @@ def grant_statements(session: Session, role: str) -> list[list[str]]:
             MAKE_QUEUED.strip(),
             MAKE_CLAIMED.strip(),
             MAKE_HELD.strip(),
+            MAKE_PLACES.strip(),
+            MAKE_STANDING.strip(),
             SEE_ALL_PENDING.strip(),
             *(f"REVOKE ALL ON FUNCTION {one} FROM PUBLIC" for one in FUNCTIONS),
             f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA duly TO {name}",

@@ -121,6 +121,9 @@ COUNT_PLACES = "SELECT place, count(*) FROM duly.held_places GROUP BY place"
 COUNT_STANDING = """
 SELECT pg_catalog.substr(gate, 5), count(*) FROM duly.blocked
 WHERE gate >= 'cap:' AND gate < 'cap;' GROUP BY gate"""
+# A role that is shown one tenant's rows has functions that count those of all.
+_PLACES_OF_ALL = "SELECT place, held FROM duly.places_of_all()"
+_STANDING_OF_ALL = "SELECT place, waiting FROM duly.standing_of_all()"
 TURNS_AHEAD = "SELECT place, promised_at FROM duly.paces"
 FORGET_PACES = """
 DELETE FROM duly.paces WHERE place = ANY(ARRAY(
@@ -360,9 +363,10 @@ def gates_with_room(session: Session, limit: int) -> list[str]:
     return free[:limit]
 
 
-def list_places(look: Look) -> list[PlaceRecord]:
-    """Return limits at which somebody is or waits, or whose turns are given out ahead."""
-    statements = (COUNT_PLACES, COUNT_STANDING, TURNS_AHEAD)
+def list_places(look: Look, *, is_held: bool) -> list[PlaceRecord]:
+    """Return limits at which runs of any tenant are or wait, or whose turns are given out ahead."""
+    counts = (_PLACES_OF_ALL, _STANDING_OF_ALL) if is_held else (COUNT_PLACES, COUNT_STANDING)
+    statements = (*counts, TURNS_AHEAD)
     held, waiting, ahead = (pairs(look.session, statement) for statement in statements)
     return place_records(held, waiting, ahead, look.now)
 

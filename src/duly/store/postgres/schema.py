@@ -41,7 +41,7 @@ INSERT INTO duly.leases (shard, lane, epoch)
 SELECT shard, lane, 0
 FROM generate_series(0, $1::int4 - 1) shard CROSS JOIN pg_catalog.unnest($2::text[]) lane"""
 READ_NOW = "SELECT duly.now_us()"
-ACCESS_NUMBER = 1
+ACCESS_NUMBER = 2
 """Of what `duly db access` grants: a role with less is refused until it is granted access again.
 
 It is raised with each change of a right, a policy or a function of `access_grants`, and noted on

@@ -385,7 +385,7 @@ class PostgresWorking:
     def list_places(self) -> list[PlaceRecord]:
         """Return limits at which something is going on."""
         with self._connections.read() as look:
-            return limiting.list_places(look)
+            return limiting.list_places(look, is_held=self._connections.keeps_tenants)
 
     def list_breakers(self) -> list[BreakerRecord]:
         """Return what is known of destinations."""
