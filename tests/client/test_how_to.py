@@ -113,7 +113,7 @@ def test_the_commands_about_policies_run(page: str, tmp_path: Path):
         for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
         for line in block.splitlines()
     ]
-    nightly = ("--task", "rebuild_index", "--when", "every day at 2")
+    nightly = ("--task", "rebuild_index", "--when", "every day at 2", "--owner", "anna")
     assert 0 == place.duly("schedule", "create", "nightly", *nightly).status
 
     for command in commands:

@@ -162,7 +162,9 @@ class Draining:
         """Begin when it is asked for or needed; past the grace, ask what still runs to stop."""
         settings, holdings = self._parts.settings, self._holdings
         leaked = len(holdings.leaked)
-        if not self.is_worn and leaked >= min(settings.leaked_max, settings.slots or settings.leaked_max):
+        if not self.is_worn and leaked >= min(
+            settings.leaked_max, settings.slots or settings.leaked_max
+        ):
             self.is_worn = self.is_asked = True
             self._parts.emit(WorkerRecycling(member=member, leaked=leaked))
         until = self._until(monotonic)

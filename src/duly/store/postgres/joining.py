@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg import AsyncConnection, AsyncRawCursor, Connection, errors
+from psycopg import AsyncConnection, AsyncRawCursor, Connection, RawCursor, errors
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
@@ -47,7 +47,7 @@ MARK = """
 SELECT pg_catalog.pg_current_xact_id()::text,
     pg_catalog.set_config('duly.order', $1, false)"""
 LAST_MARK = b"SELECT pg_catalog.current_setting('duly.order', true)"
-HOW_IT_ENDED = "SELECT pg_catalog.pg_xact_status(%s::xid8)"
+HOW_IT_ENDED = "SELECT pg_catalog.pg_xact_status($1::xid8)"
 
 REST_LIMIT_S = 5.0
 
@@ -284,7 +284,7 @@ def fate_of(mark: OrderMark) -> OrderFate:
     """Say what has become of an order that was noted; the caller's transaction stays as it is."""
     connection = mark.connection
     if connection.closed:
-        with Connection.connect(mark.server, autocommit=True) as looking:
+        with Connection.connect(mark.server, autocommit=True, cursor_factory=RawCursor) as looking:
             (ended,) = looking.execute(HOW_IT_ENDED, (mark.transaction,)).fetchone() or (None,)
         return OrderFate.COMMITTED if ended == "committed" else OrderFate.ROLLED_BACK
     status = connection.info.transaction_status
