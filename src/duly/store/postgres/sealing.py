@@ -32,8 +32,10 @@ VALUES ($1::int8, $2::int8, $3::int8, $4::int4, $5::bytea, $6::bytea, $7::int8, 
 SEALED = "SELECT count FROM duly.tallies WHERE name = $1"
 # NULL for a role that may not look at the sequence, and before the first number.
 DRAWN = """
-SELECT last_value FROM pg_catalog.pg_sequences
-WHERE schemaname = 'duly' AND sequencename = 'audit_number_seq'"""
+SELECT CASE
+    WHEN pg_catalog.has_sequence_privilege('duly.audit_number_seq', 'SELECT,USAGE')
+    THEN pg_catalog.pg_sequence_last_value('duly.audit_number_seq'::regclass)
+END"""
 NOTE = """
 INSERT INTO duly.tallies (name, count) VALUES ($1, $2::int8)
 ON CONFLICT (name) DO UPDATE SET count = excluded.count"""
