@@ -214,13 +214,13 @@ EFFECT_MUTANTS = (
     ),
     Mutant(
         "an unknown effect is permitted to an unsafe task",
-        shows_in=1,
+        shows_in=14,
         patch=patched(effects, "may_repeat", _granted_to_all),
     ),
     Mutant("what is done is permitted", patch=patched(effects, "may_repeat", _done_once_more)),
     Mutant(
         "permission without a fence",
-        shows_in=47,
+        shows_in=59,
         patch=patched(effects, "_held", _held_by_whoever_asks),
     ),
     Mutant(
