@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from duly.domain.enums import Effects
 from duly.domain.outcomes import Succeeded
 from duly.domain.verification import ItemReport, Scope
 from duly.engine.executors.task_output import Redactor
@@ -83,6 +84,15 @@ def test_a_report_that_is_sent_again_repeats_nothing(attempt: Attempt):
     steps.end(attempt.store, attempt.worker, attempt.claimed, Succeeded(), scope=last)
 
     assert Scope(None, 2, 1) == attempt.scope
+
+
+def test_what_an_unsafe_task_expects_is_stored_before_its_effect_begins(attempt: Attempt):
+    """If its worker dies in the middle of it, the inbox knows what is missing."""
+    attempt.live.effects = Effects.UNSAFE
+    attempt.live.note_scope(ItemReport(expected=2, names=("a", "b")))
+    attempt.live.begin_effect("pay:a")
+
+    assert Scope(2, 0, 0, ("a", "b")) == attempt.scope
 
 
 def test_what_is_on_its_way_is_no_longer_to_be_done(attempt: Attempt):

@@ -104,16 +104,18 @@ def test_a_settlement_that_was_killed_in_the_middle_is_right_and_can_be_proven(n
 
     assert (AMBIGUOUS, AMBIGUOUS) == (status, doubted_status), (inbox, doubted)
     assert "first: make sure that" in inbox
-    assert f"retry and resume take --done {unknown}" in inbox
+    assert f"retry, resume and rerun --repair take --done {unknown}" in inbox
+    assert f"--done {unknown} --reason" in inbox
     assert {"done": PAID_FIRST - 1, "unknown": 1} == states
     assert PAID_FIRST == night.payouts("careful").total()
     (check,) = item["checks"]
     assert ("partial", PAID_FIRST) == (check["finding"], check["evidence"]["rows"])
-    assert "reconcile" == item["advice"]["safest"], item["advice"]
+    assert item["advice"]["safest"] in {"resume", "retry"}, item["advice"]
+    assert "items done; " in item["advice"]["why"]
 
     # The person finds the row in the table, and says so; the rest is done by the same run.
     assert unknown == f"payout:{ACCOUNTS[PAID_FIRST - 1]}"
-    words = ("--reason", "its row is in the table", "--done", unknown, "--confirm", str(run.id))
+    words = ("--reason", "its row is in the table", "--done", unknown)
     status, told = night.duly("run", "resume", str(run.id), *words)
     assert 0 == status, told
     run = night.wait_for("careful", "succeeded")

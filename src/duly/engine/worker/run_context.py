@@ -27,7 +27,7 @@ from duly.engine.executors.results import bounded_line, storable
 from duly.engine.executors.task_output import Redactor
 from duly.errors import LeaseLost, StoreUnavailable, UsageError, require_text
 from duly.store.ports.effects import BeginEffect, EndEffect
-from duly.store.ports.execution import SaveCheckpoint
+from duly.store.ports.execution import Report, SaveCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -233,6 +233,7 @@ class WorkerRunContext:
         grounds = self._grounds
         if self._is_fenced:
             return EffectPermission(Grant.GONE)
+        self._store_expected()
         order = BeginEffect(worker=grounds.worker, hold=self.hold, effects=self.effects, key=key)
         with self._lock:
             self._asking += 1
@@ -248,6 +249,23 @@ class WorkerRunContext:
         elif begun.grant is Grant.GRANTED and self.trace is not None:
             self.trace.begin_effect(WHOLE_EFFECT if key is None else key)
         return EffectPermission(begun.grant, None if begun.record is None else begun.record.result)
+
+    def _store_expected(self) -> None:
+        """Store what an unsafe task expects before its effect begins.
+
+        If the worker dies in the middle of it, the inbox must know that items are missing.
+        """
+        with self._lock:
+            waiting = self._scope
+            if self.effects is not Effects.UNSAFE or waiting is None or waiting.expected is None:
+                return
+            self._scope = None
+        try:
+            report = Report(hold=self.hold, scope=waiting)
+            self._grounds.store.report(self._grounds.worker, [report])
+        except StoreUnavailable:
+            with self._lock:
+                self._scope = waiting if self._scope is None else _joined(waiting, self._scope)
 
     def end_effect(self, key: str, result: str | None, *, is_done: bool = True) -> None:
         """Say that an effect is done, with its result, or that it did not happen."""
