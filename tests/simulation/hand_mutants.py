@@ -95,7 +95,7 @@ HAND_MUTANTS = (
         shows_in=24,
         patch=_firing_with("_judge", _judge_without_comparing),
     ),
-    Mutant("handed over to the dead", shows_in=65, patch=_taken_by_the_dead),
+    Mutant("handed over to the dead", shows_in=204, patch=_taken_by_the_dead),
     Mutant(
         "what is not answered has fired, no sweep",
         shows_in=4,

@@ -218,7 +218,7 @@ LIMIT_MUTANTS = (
     ),
     Mutant(
         "a request that comes late closes what runs",
-        shows_in=7,
+        shows_in=77,
         patch=patched(shared.Admission, "_unbegun", _all_unbegun),
     ),
     Mutant("one more than the burst", patch=patched(limits, "_earliest", _one_more)),
