@@ -442,6 +442,7 @@ NOT_OF_A_TENANT = {
     "catalogue": "is what a worker knows of code",
     "secret_sources": "says from where a worker reads",
     "close": "lets go of the store",
+    "is_at": "compares addresses of stores",
     "task": "declares code",
     "command": "declares code",
     "webhook": "declares code",

@@ -193,7 +193,7 @@ def test_what_dies_with_its_worker_is_tried_elsewhere(rig):
     rig.kill(dead.worker)
     rig.run("12s")
 
-    assert ("running", "running") == (rig.state(run), rig.attempts(run)[0].state)
+    assert ("running", "heartbeat-stale") == (rig.state(run), rig.attempts(run)[0].state)
     rig.run("10s")
     assert [("lost", "lost")] == rig.ended(run)
     heir = rig.worker()

@@ -190,6 +190,7 @@ def _attribute_of(module: ModuleType, app: App) -> str | None:
     """Return under which name a module holds an application, or one that speaks for it."""
     names = getattr(module, "__dict__", {})
     for name, value in list(names.items()):
-        if isinstance(value, App) and value.tasks is app.tasks:
+        # `isinstance` would ask a lazy object for its class, such as Django's settings.
+        if issubclass(type(value), App) and value.tasks is app.tasks:
             return str(name)
     return None

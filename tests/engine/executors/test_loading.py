@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from duly.app.loading import load_app
+from duly.app.loading import load_app, place_of
 from duly.app.services import WorkerOptions, read_allowed, read_queues
 from duly.errors import UsageError
 
@@ -103,6 +103,24 @@ def test_a_module_of_a_package_is_found_by_its_name(tmp_path: Path):
     assert "shop.tasks:app" == said_by(tmp_path, "-m", "shop.tasks")[0]
     assert "shop.tasks:app" == place
     assert str(tmp_path.resolve()) == path.split(os.pathsep)[0]
+
+
+def test_a_lazy_object_beside_an_application_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Such as Django's settings, which refuse to tell their class before Django is set up."""
+
+    class Lazy:
+        __class__ = property(lambda _: pytest.fail("it was asked for its class"))  # type: ignore[assignment]
+
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "lazy_shop.py").write_text(
+        "settings = None\nimport duly\napp = duly.App('memory:')\n"
+    )
+    app = load_app("lazy_shop:app")
+    monkeypatch.setattr(sys.modules["lazy_shop"], "settings", Lazy())
+
+    assert place_of(app).endswith("lazy_shop.py:app")
 
 
 def test_another_process_imports_from_each_folder_but_those_of_the_interpreter(tmp_path: Path):
