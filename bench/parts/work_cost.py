@@ -29,9 +29,9 @@ from duly.engine.worker import Worker, WorkerSettings
 from duly.store.ports.dispatch import MemberKind
 from duly.store.ports.execution import PipelinedClaims
 from duly.telemetry import Telemetry
-from duly.telemetry.listeners import PROCESS_METRICS, WORKER_METRICS, CountingTelemetry
+from duly.telemetry.listeners import PROCESS_METRICS, WORKER_METRICS, EventCounter
 from duly.telemetry.otel import OtelTracing
-from duly.telemetry.prometheus import Measured
+from duly.telemetry.prometheus import MetricSamples
 from duly.testing import InlineExecutor, SeededDraws
 
 if TYPE_CHECKING:
@@ -150,10 +150,10 @@ def _observers(app: App) -> Iterator[Telemetry | None]:
     app.traces.tracing = OtelTracing(provider)
     log = LineTelemetry(CLOCK, level=logging.DEBUG, style=Style.LOG)
     log.has_traces = True
-    counting, over, urls = CountingTelemetry(log), threading.Event(), list[str]()
+    counting, over, urls = EventCounter(log), threading.Event(), list[str]()
 
-    def measured() -> Measured:
-        found = Measured((*WORKER_METRICS, *PROCESS_METRICS))
+    def measured() -> MetricSamples:
+        found = MetricSamples((*WORKER_METRICS, *PROCESS_METRICS))
         counting.note_attempts(found)
         counting.note_events(found)
         return found

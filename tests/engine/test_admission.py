@@ -13,7 +13,7 @@ from duly.domain.runs import Reason, TaskPolicy
 from duly.domain.schedules import Call
 from duly.domain.tasks import TaskLimits
 from duly.store.ports.limits import SetLimit
-from duly.telemetry import SetAside
+from duly.telemetry import ItemSkipped
 from duly_conformance.kit import cancel_run
 from tests.engine.rig import SECOND, Known
 
@@ -235,7 +235,7 @@ def test_what_can_not_be_asked_for_does_not_stop_the_others(rig):
 
     assert [good] == started(shop)
     assert "retrying" == rig.state(bad)
-    assert 1 == len(rig.recorder.of(SetAside))
+    assert 1 == len(rig.recorder.of(ItemSkipped))
     rig.dispatcher()
     shop.line.breaks.clear()
     rig.run("90s")

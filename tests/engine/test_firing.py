@@ -13,7 +13,7 @@ from duly.engine.dispatcher.timer_wheel import LoadedTimer
 from duly.engine.manual_clock import START_US
 from duly.errors import StoreError
 from duly.store.ports.dispatch import FireResult, Timer
-from duly.telemetry import BatchFired, ScheduleEnded, SetAside
+from duly.telemetry import ItemSkipped, ScheduleEnded, TimersFired
 from duly.timetable.cron import cron
 from duly.timetable.instants import from_microseconds
 from duly.timetable.interval import every
@@ -108,7 +108,7 @@ def test_the_first_batch_of_a_crowd_is_small_so_that_workers_begin_while_the_res
         rig.delay(2 * SECOND, f"another {number}")
     rig.run("3s")
 
-    sizes = [event.fired for event in rig.recorder.of(BatchFired)]
+    sizes = [event.fired for event in rig.recorder.of(TimersFired)]
     assert [5, 10, 20, 15] * 2 == sizes
 
 
@@ -213,7 +213,7 @@ def test_a_crowd_at_one_instant_is_fired_in_batches(rig):
         rig.schedule(f"s{number}", timetable=every("1m"))
     dispatcher = rig.dispatcher()
     rig.run("61s")
-    sizes = [event.fired for event in rig.recorder.of(BatchFired) if event.fired]
+    sizes = [event.fired for event in rig.recorder.of(TimersFired) if event.fired]
 
     assert [256, 512, 1000, 732] == sizes
     assert 2500 == dispatcher.statistics.fired
@@ -300,7 +300,7 @@ def test_one_schedule_that_can_not_be_fired_does_not_stop_the_others(rig, error)
 
     assert [[10, 20]] * 20 == [rig.instants(one) for one in good]
     assert [] == rig.instants(bad)
-    assert ["schedule"] == [event.what for event in rig.recorder.of(SetAside)]
+    assert ["schedule"] == [event.what for event in rig.recorder.of(ItemSkipped)]
 
 
 def test_one_definition_that_can_not_be_read_does_not_stop_the_others(rig):

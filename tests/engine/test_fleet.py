@@ -12,7 +12,7 @@ from duly.domain.policies import Misfire
 from duly.engine.dispatcher.leases import MAINTENANCE, assign
 from duly.store.ports.dispatch import LeaseKey, MemberId
 from duly.store.ports.queries import AuditFilter
-from duly.telemetry import DeclaredDead, Joined, LeasesLost, Left, WriteFenced
+from duly.telemetry import DeclaredDead, LeasesLost, MemberJoined, MemberLeft, WriteFenced
 from duly.timetable.interval import every
 from duly_conformance.kit import dispatcher as join
 from tests.engine.rig import MINUTE, SECOND, Rig
@@ -86,7 +86,7 @@ def test_a_graceful_stop_hands_the_shards_over_at_once(rig):
     rig.run("2s")
 
     assert tuple(range(8)) == second.shards(Lane.LIVE)
-    assert 1 == len(rig.recorder.of(Left))
+    assert 1 == len(rig.recorder.of(MemberLeft))
 
 
 def test_what_a_dead_dispatcher_had_not_fired_is_fired_by_its_heir(rig):
@@ -179,7 +179,7 @@ def test_a_new_incarnation_makes_everybody_join_anew(rig):
     rig.run("3s")
 
     assert before != dispatcher.member
-    assert 2 == len(rig.recorder.of(Joined))
+    assert 2 == len(rig.recorder.of(MemberJoined))
     assert tuple(range(8)) == dispatcher.shards()
 
 

@@ -10,7 +10,7 @@ from duly.domain.policies import Retry
 from duly.domain.runs import RECEIVER_GONE, Reason, TaskPolicy
 from duly.domain.schedule_changes import decide_edit
 from duly.store.ports.queries import AuditFilter
-from duly.telemetry import SetAside
+from duly.telemetry import ItemSkipped
 from duly.timetable.interval import every
 from duly_conformance.kit import definition, edit_run, order_runs
 from tests.engine.rig import SECOND, Known
@@ -143,7 +143,7 @@ def test_one_schedule_that_can_t_be_paused_stops_nobody(rig):
     rig.run("2s")
 
     assert "succeeded" == rig.state(run)
-    assert {"schedule"} == {one.what for one in rig.recorder.of(SetAside)}
+    assert {"schedule"} == {one.what for one in rig.recorder.of(ItemSkipped)}
 
 
 def test_many_schedules_never_keep_a_worker_from_beating(rig):

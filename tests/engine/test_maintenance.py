@@ -12,8 +12,8 @@ from duly.errors import LeaseLost
 from duly.store.ports.queries import AuditFilter
 from duly.telemetry import (
     HistoryPruned,
+    ItemSkipped,
     ScheduleResumed,
-    SetAside,
     TimerRetimed,
     TzdataOutdated,
     TzdataRecomputed,
@@ -79,7 +79,7 @@ def test_who_loses_the_maintenance_lease_while_settling_prunes_no_more(rig):
     rig.run("30s")
 
     assert "settle_lost" in line.asked
-    assert [] == rig.recorder.of(SetAside)
+    assert [] == rig.recorder.of(ItemSkipped)
 
 
 def test_what_falls_due_as_the_pause_ends_is_run(rig):
@@ -111,7 +111,7 @@ def test_one_schedule_that_can_not_be_resumed_does_not_stop_the_others(rig):
 
     assert [60, 120] == rig.instants(good)
     assert ScheduleStatus.PAUSED is rig.see(bad).status
-    assert rig.recorder.of(SetAside)
+    assert rig.recorder.of(ItemSkipped)
 
 
 def local_schedule(rig, zones, name="local"):
@@ -272,4 +272,4 @@ def test_who_loses_the_maintenance_lease_while_sealing_goes_on_with_the_rest(rig
     rig.run("10s")
 
     assert "seal_audit" in line.asked
-    assert [] == rig.recorder.of(SetAside)
+    assert [] == rig.recorder.of(ItemSkipped)

@@ -11,15 +11,15 @@ import pytest
 from duly.app.metrics import telling_metrics
 from duly.engine.dispatcher.context import DISPATCHER_METRICS, Statistics, note_dispatcher
 from duly.errors import UsageError
-from duly.telemetry import AttemptFailed, BatchFired, Event, RunSucceeded
+from duly.telemetry import AttemptFailed, Event, RunSucceeded, TimersFired
 from duly.telemetry.listeners import (
     OTHER_TASKS,
     PROCESS_METRICS,
     TASKS_MAX,
     WORKER_METRICS,
-    CountingTelemetry,
+    EventCounter,
 )
-from duly.telemetry.prometheus import MEDIA_TYPE, Measured, Metric
+from duly.telemetry.prometheus import MEDIA_TYPE, Metric, MetricSamples
 from tests.engine.rig import Recorder
 from tests.waiting import LIMIT_S
 
@@ -29,8 +29,8 @@ SPREAD = "duly_dispatcher_lateness_seconds"
 class Deaf(Recorder):
     """Does not want to hear of fires."""
 
-    def hears(self, kind: type[Event]) -> bool:
-        return kind is not BatchFired
+    def is_listening(self, kind: type[Event]) -> bool:
+        return kind is not TimersFired
 
 
 def ended(kind: Any = RunSucceeded, task: str = "report", **parts: Any) -> Event:
@@ -42,11 +42,11 @@ def ended(kind: Any = RunSucceeded, task: str = "report", **parts: Any) -> Event
 
 def test_events_are_counted_and_passed_on_to_whoever_hears_them():
     heard = Deaf()
-    counting = CountingTelemetry(heard)
-    counting.emit(BatchFired(member=1, fired=1, runs=1, lateness_max_us=0))
+    counting = EventCounter(heard)
+    counting.emit(TimersFired(member=1, fired=1, runs=1, lateness_max_us=0))
     counting.emit(ended())
     counting.emit(ended(AttemptFailed, state="failed", took_us=9_000_000_000))
-    measured = Measured((*WORKER_METRICS, *PROCESS_METRICS))
+    measured = MetricSamples((*WORKER_METRICS, *PROCESS_METRICS))
     counting.note_events(measured)
     counting.note_attempts(measured)
     lines = measured.text().splitlines()
@@ -61,10 +61,10 @@ def test_events_are_counted_and_passed_on_to_whoever_hears_them():
 
 
 def test_names_that_callers_make_up_fill_nothing():
-    counting = CountingTelemetry(Recorder())
+    counting = EventCounter(Recorder())
     for number in range(TASKS_MAX + 5):
         counting.emit(ended(task=f"exec:{number}"))
-    measured = Measured(WORKER_METRICS)
+    measured = MetricSamples(WORKER_METRICS)
     counting.note_attempts(measured)
     lines = measured.text().splitlines()
 
@@ -74,7 +74,7 @@ def test_names_that_callers_make_up_fill_nothing():
 
 def test_what_somebody_wrote_does_not_forge_a_number():
     metric = Metric("duly_example", "gauge", "An example.", ("name",))
-    measured = Measured((metric,))
+    measured = MetricSamples((metric,))
     measured.note(metric, 0.5, 'a"} 1\nduly_early_fires 9\\')
 
     assert (
@@ -87,7 +87,7 @@ def test_a_dispatchers_lateness_is_spread_over_its_buckets():
     """Each fire in every bucket that it is not above."""
     statistics = Statistics(fired=3, runs=2)
     statistics.note_lateness([100, 5_000, 3_600_000_000])
-    measured = Measured(DISPATCHER_METRICS)
+    measured = MetricSamples(DISPATCHER_METRICS)
     note_dispatcher(measured, statistics)
     lines = measured.text().splitlines()
 
@@ -104,7 +104,7 @@ def test_a_dispatchers_lateness_is_spread_over_its_buckets():
 def test_a_port_answers_this_machine_about_nothing_else():
     """By its own names only, so that no page elsewhere can read it in a browser."""
     metric = Metric("duly_example", "gauge", "An example.")
-    measured = Measured((metric,))
+    measured = MetricSamples((metric,))
     measured.note(metric, 1)
     told = []
     with telling_metrics(0, lambda: measured, lambda *line: told.append(line)):
@@ -132,6 +132,6 @@ def test_a_port_that_is_none_or_taken_is_named():
         for port in (-1, 65_536, taken.getsockname()[1]):
             with (
                 pytest.raises(UsageError, match="metrics-port"),
-                telling_metrics(port, lambda: Measured(()), lambda *_: None),
+                telling_metrics(port, lambda: MetricSamples(()), lambda *_: None),
             ):
                 pytest.fail("is listened on")

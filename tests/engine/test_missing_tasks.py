@@ -12,7 +12,7 @@ from duly.domain.runs import TASK_GONE
 from duly.domain.schedule_changes import decide_edit
 from duly.domain.schedules import Call
 from duly.store.ports.queries import AuditFilter
-from duly.telemetry import RunDead, SetAside, TaskMissing
+from duly.telemetry import ItemSkipped, RunDead, TaskMissing
 from duly.timetable.interval import every
 from duly_conformance.kit import definition, order_runs
 from tests.engine.rig import SECOND, Known
@@ -205,7 +205,7 @@ def test_a_schedule_that_can_not_be_paused_stops_nobody(rig):
     rig.run("9m")
 
     assert "dead" == rig.runs(record)[0].state
-    assert "schedule" in {one.what for one in rig.recorder.of(SetAside)}
+    assert "schedule" in {one.what for one in rig.recorder.of(ItemSkipped)}
 
 
 def test_when_nobody_knows_the_task_its_run_is_dead_and_its_schedule_paused(rig):

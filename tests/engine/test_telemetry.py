@@ -10,19 +10,19 @@ from duly.engine.dispatcher.context import Statistics
 from duly.engine.dispatcher.settings import DispatcherSettings
 from duly.errors import UsageError
 from duly.telemetry import (
-    BatchFired,
     LeasesAcquired,
     LogTelemetry,
     NullTelemetry,
     StoreLost,
+    TimersFired,
     event_line,
-    is_heard,
+    has_listener,
 )
 
 
 def test_an_event_is_one_line_of_keys_and_values():
     """Structured, with ids."""
-    line = event_line(BatchFired(member=7, fired=3, runs=2, lateness_max_us=1500))
+    line = event_line(TimersFired(member=7, fired=3, runs=2, lateness_max_us=1500))
 
     assert "batch-fired member=7 fired=3 runs=2 lateness_max_us=1500" == line
 
@@ -52,7 +52,7 @@ def test_lists_are_written_with_commas():
 def test_each_event_is_logged_at_its_own_level(caplog):
     """A healthy fire does not fill a log; trouble shows."""
     with caplog.at_level(logging.DEBUG, logger="duly"):
-        LogTelemetry().emit(BatchFired(member=7, fired=3, runs=2, lateness_max_us=1500))
+        LogTelemetry().emit(TimersFired(member=7, fired=3, runs=2, lateness_max_us=1500))
         LogTelemetry().emit(StoreLost(member=7, problem="gone"))
         NullTelemetry().emit(StoreLost(member=7, problem="gone"))
 
@@ -86,9 +86,9 @@ def test_who_writes_a_log_hears_what_its_level_lets_through():
     logger.setLevel(logging.INFO)
     telemetry = LogTelemetry(logger)
 
-    assert not is_heard(telemetry, BatchFired)
-    assert is_heard(telemetry, LeasesAcquired)
-    assert not is_heard(NullTelemetry(), LeasesAcquired)
+    assert not has_listener(telemetry, TimersFired)
+    assert has_listener(telemetry, LeasesAcquired)
+    assert not has_listener(NullTelemetry(), LeasesAcquired)
 
 
 def test_who_does_not_say_what_it_hears_hears_everything():
@@ -96,4 +96,4 @@ def test_who_does_not_say_what_it_hears_hears_everything():
         def emit(self, event):
             """Take it."""
 
-    assert is_heard(Plain(), BatchFired)
+    assert has_listener(Plain(), TimersFired)

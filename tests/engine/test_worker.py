@@ -18,13 +18,13 @@ from duly.store.ports.dispatch import MemberKind
 from duly.telemetry import (
     AttemptFailed,
     AttemptGivenBack,
-    Joined,
-    Left,
+    ItemSkipped,
+    MemberJoined,
+    MemberLeft,
     RunDead,
     RunFailed,
     RunStarted,
     RunSucceeded,
-    SetAside,
 )
 from duly.timetable.interval import every
 from tests.engine.rig import SECOND, Known
@@ -337,7 +337,7 @@ def test_a_worker_joins_with_all_that_others_need_to_know(rig):
         member.queues,
     )
     assert rig.store.is_served("remind", "default")
-    assert 1 == len(rig.recorder.of(Joined))
+    assert 1 == len(rig.recorder.of(MemberJoined))
     assert [{"remind": policy}] == shop.line.asked["register_policies"]
 
 
@@ -521,7 +521,7 @@ def test_an_end_that_can_not_be_stored_does_not_hold_up_the_others(rig):
 
     assert ("dead", "succeeded") == (rig.state(bad), rig.state(good))
     assert rig.look(bad).error.startswith("what it said can't be stored")
-    assert [] == rig.recorder.of(SetAside)
+    assert [] == rig.recorder.of(ItemSkipped)
 
 
 def test_a_kind_that_a_worker_does_not_run_counts_as_unknown(rig):
@@ -569,6 +569,6 @@ def test_a_worker_s_events_name_it_as_one(rig):
     shop = rig.worker()
     rig.run("1s")
     shop.worker.stop()
-    told = rig.recorder.of(Joined) + rig.recorder.of(Left)
+    told = rig.recorder.of(MemberJoined) + rig.recorder.of(MemberLeft)
 
     assert ["worker", "worker"] == [event.kind for event in told]

@@ -29,7 +29,7 @@ class Choosy(Recorder):
         super().__init__()
         self._kinds = kinds
 
-    def hears(self, kind):
+    def is_listening(self, kind):
         return kind in self._kinds
 
 

@@ -17,11 +17,11 @@ from duly.errors import LeaseLost
 from duly.store.ports.queries import AuditFilter
 from duly.telemetry import (
     AttemptLost,
+    CompletionFenced,
     CompletionRefused,
     DeclaredDead,
-    FencedOff,
+    ItemSkipped,
     RunDead,
-    SetAside,
     StoreLost,
     StoreRecovered,
 )
@@ -65,7 +65,7 @@ def test_an_outage_longer_than_the_lease_costs_nothing(rig, seconds):
     rig.run("30s")
 
     assert (before, []) == (shop.worker.member, shop.executor.asked)
-    assert [] == rig.recorder.of(AttemptLost) == rig.recorder.of(FencedOff)
+    assert [] == rig.recorder.of(AttemptLost) == rig.recorder.of(CompletionFenced)
     for work in shop.works:
         work.ended(Succeeded())
     rig.run("1s")
@@ -161,7 +161,7 @@ def test_a_claim_that_meets_a_lease_which_is_over_asks_by_a_beat(rig):
     assert "queued" == rig.state(third)
     rig.run("1s")
     assert (before, "running") == (shop.worker.member, rig.state(third))
-    assert ("running", []) == (rig.state(second), rig.recorder.of(FencedOff))
+    assert ("running", []) == (rig.state(second), rig.recorder.of(CompletionFenced))
 
 
 def test_a_worker_that_was_declared_dead_fences_everything_at_its_next_contact(rig):
@@ -262,7 +262,7 @@ def test_a_worker_is_told_that_its_attempt_was_settled_by_somebody_else(rig):
 
     assert [] == shop.executor.asked
     rig.run("20s")
-    assert 1 == len(shop.executor.asked) == len(rig.recorder.of(FencedOff))
+    assert 1 == len(shop.executor.asked) == len(rig.recorder.of(CompletionFenced))
     shop.executor.asked[0].ended(Failed("CancelledError"))
     rig.run("1s")
     assert [] == rig.recorder.of(CompletionRefused)
@@ -281,7 +281,9 @@ def test_a_report_that_is_refused_fences_its_attempt_off(rig):
         rig.run("1s")
         shop.works[0].live.write("info", "still here")
 
-    assert ["the store refused a report"] == [one.reason for one in rig.recorder.of(FencedOff)]
+    assert ["the store refused a report"] == [
+        one.reason for one in rig.recorder.of(CompletionFenced)
+    ]
     assert shop.works[0].live.is_cancelled
 
 
@@ -351,7 +353,7 @@ def test_a_paused_worker_learns_with_its_beat_that_all_is_lost(rig):
     assert stale.works[0].live.is_cancelled
     assert before != stale.worker.member
     assert 1 == len(rig.recorder.of(DeclaredDead))
-    assert 1 == len(rig.recorder.of(FencedOff))
+    assert 1 == len(rig.recorder.of(CompletionFenced))
     assert [] == rig.recorder.of(CompletionRefused)
 
 
@@ -516,7 +518,7 @@ def test_one_claim_that_can_not_be_settled_does_not_stop_the_others(rig):
     rig.run("30s")
 
     assert ("running", [("lost", "lost")]) == (rig.state(bad), rig.ended(good))
-    assert rig.recorder.of(SetAside)
+    assert rig.recorder.of(ItemSkipped)
 
 
 def test_more_losses_than_fit_a_page_are_settled_at_once(rig):

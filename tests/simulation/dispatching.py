@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from duly.engine.dispatcher.context import Node as Surroundings
 from duly.engine.dispatcher.dispatcher import Dispatcher
 from duly.engine.loop import Loop
-from duly.telemetry import SetAside, TickFailed, WorkerRecycling
+from duly.telemetry import ItemSkipped, TickFailed, WorkerRecycling
 from tests.simulation.handing import Offering, offering_settings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Listener:
         self._node.world.counts[f"event: {event.name}"] += 1
         if isinstance(event, WorkerRecycling):
             self._node.is_ending = True
-        if isinstance(event, TickFailed | SetAside):
+        if isinstance(event, TickFailed | ItemSkipped):
             self._node.world.broken = f"{self._node.name} complained: {event}"
 
 

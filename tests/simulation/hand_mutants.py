@@ -63,7 +63,7 @@ def _taken_by_the_dead(_: World) -> Iterator[None]:
 
 
 def _fired_unless_told_otherwise(self, batch, offer):
-    if not offer.is_heard:
+    if not offer.has_listener:
         due_at = max(timer.due_at for _, timer in offer.placed)
         batch.hear_of_others(max(self._node.known_at, due_at), offer.placed)
     ORIGINAL_NOTE(self, batch, offer)

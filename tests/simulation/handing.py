@@ -95,7 +95,7 @@ class Offer:
     put_at: int = 0
     times: int = 0
     """How often it was carried out."""
-    is_heard: bool = False
+    has_listener: bool = False
     """Whether the dispatcher knows what has become of it:"""
     answer: Handed | None = None
     """None if it was refused."""
@@ -240,8 +240,8 @@ def _drawn(recipe: Recipe, purpose: str, count: int, share: float) -> dict[int, 
 
 def _hear(offer: Offer, answer: Handed | None) -> None:
     # Of two answers the first counts, as to who waits for one.
-    if offer.is_senders and not offer.is_heard:
-        offer.is_heard, offer.answer = True, answer
+    if offer.is_senders and not offer.has_listener:
+        offer.has_listener, offer.answer = True, answer
 
 
 # What a dispatcher does
@@ -311,14 +311,14 @@ class Offering:
         self._wait(offers)
         for offer in offers:
             offer.is_given_up = True
-            self._counts["offers unanswered"] += not offer.is_heard
+            self._counts["offers unanswered"] += not offer.has_listener
             self._note(batch, offer)
         self._fire(batch, [*_schedules_of(batch), *_runs_of(batch)])
         return batch.fired()
 
     def _wait(self, offers: Sequence[Offer]) -> None:
         left_us, step_us = self._draws.choice(WAITED_US), LOOK_US
-        while left_us > 0 and not all(one.is_heard for one in offers):
+        while left_us > 0 and not all(one.has_listener for one in offers):
             self._node.wait(step_us)
             left_us -= step_us
             step_us = min(2 * step_us, LOOK_MAX_US)

@@ -141,8 +141,8 @@ class _Case:
     def _asked_until(self, ended: Attempt) -> int:
         """Return until when its code asked to be left alone, by its own clock."""
         end = self.ends.get(ended.fence)
-        is_heard = end is not None and ended.state not in TAKEN
-        return end.at + end.wait_us if is_heard and end is not None else 0
+        has_listener = end is not None and ended.state not in TAKEN
+        return end.at + end.wait_us if has_listener and end is not None else 0
 
     def _at_once(self) -> Iterable[str]:
         states = {one.fence: one.state for one in self.attempts}

@@ -13,7 +13,7 @@ from duly.domain.enums import Effects
 from duly.domain.outcomes import SUCCEEDED, Failed
 from duly.domain.policies import Retry
 from duly.domain.runs import Progress, TaskPolicy
-from duly.telemetry.listeners import CountingTelemetry
+from duly.telemetry.listeners import EventCounter
 from tests.engine.rig import MINUTE, SECOND, Known, Rig
 from tests.telemetry.recorded import Recorded
 
@@ -41,7 +41,7 @@ def story(recorded: Recorded | None):
         rig.tracing = recorded.tracing
         log = LineTelemetry(rig.store_clock, level=logging.DEBUG, style=Style.LOG)
         log.has_traces = True
-        rig.recorder = CountingTelemetry(log)
+        rig.recorder = EventCounter(log)
     rig.dispatcher()
     shop = rig.worker(Known("report", POLICY), Known("remind", POLICY))
     shop.executor.on_start = work

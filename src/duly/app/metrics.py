@@ -30,7 +30,7 @@ from duly.store.ports.alerts import AlertFilter
 from duly.store.ports.auth import require_all_tenants
 from duly.store.ports.backfill import LISTED_MAX
 from duly.store.ports.queries import ScheduleFilter
-from duly.telemetry.prometheus import MEDIA_TYPE, Measured, Metric
+from duly.telemetry.prometheus import MEDIA_TYPE, Metric, MetricSamples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,7 +58,7 @@ _NAMES = frozenset({HOST, "localhost"})
 
 @contextmanager
 def telling_metrics(
-    port: int | None, measure: Callable[[], Measured], tell: Tell
+    port: int | None, measure: Callable[[], MetricSamples], tell: Tell
 ) -> Iterator[None]:
     """Answer on a port with what is measured whenever somebody asks; nothing without a port.
 
@@ -83,7 +83,7 @@ def telling_metrics(
         server.server_close()
 
 
-def _listen(port: int, measure: Callable[[], Measured]) -> _Server:
+def _listen(port: int, measure: Callable[[], MetricSamples]) -> _Server:
     if not 0 <= port <= PORT_MAX:
         remedy = f"give 1 to {PORT_MAX}, or 0 for any free port"
         raise UsageError("metrics-port", port, "is not a port", remedy)
@@ -97,7 +97,7 @@ def _listen(port: int, measure: Callable[[], Measured]) -> _Server:
 class _Server(TCPServer):
     allow_reuse_address = True
 
-    def __init__(self, place: tuple[str, int], measure: Callable[[], Measured]) -> None:
+    def __init__(self, place: tuple[str, int], measure: Callable[[], MetricSamples]) -> None:
         self.measure = measure
         super().__init__(place, _MetricsHandler)
 
@@ -357,7 +357,7 @@ _QUANTILES = ("0.5", "0.95", "0.99")
 
 
 def note_vitals(
-    measured: Measured, found: Sequence[Signs], backfills: Sequence[BackfillRecord]
+    measured: MetricSamples, found: Sequence[Signs], backfills: Sequence[BackfillRecord]
 ) -> None:
     """Note what is known of each schedule, and of tasks and tenants by them."""
     left: Counter[ScheduleId] = Counter()
@@ -385,7 +385,7 @@ def _window(signs: Signs) -> VitalsWindow:
     return summarize_runs(signs.runs, is_checked, signs.now)
 
 
-def _note_lights(measured: Measured, who: tuple[str, str], signs: Signs) -> None:
+def _note_lights(measured: MetricSamples, who: tuple[str, str], signs: Signs) -> None:
     trigger, completion = signs.trigger, signs.completion
     measured.note(WELL, int(trigger.is_well), *who, "trigger")
     measured.note(WELL, int(not completion.is_stale), *who, "work")
@@ -401,7 +401,7 @@ def _note_lights(measured: Measured, who: tuple[str, str], signs: Signs) -> None
     measured.note(BEHIND, completion.behind, *who)
 
 
-def _note_runs(measured: Measured, who: tuple[str, str], signs: Signs) -> None:
+def _note_runs(measured: MetricSamples, who: tuple[str, str], signs: Signs) -> None:
     active = _in(signs.runs, RunState.RUNNING)
     queued = _in(signs.runs, RunState.QUEUED)
     now = signs.now
@@ -413,7 +413,7 @@ def _note_runs(measured: Measured, who: tuple[str, str], signs: Signs) -> None:
     measured.note(QUEUE_DELAY, _oldest((one.fired_at for one in queued), now), *who)
 
 
-def _note_window(measured: Measured, who: tuple[str, str], window: VitalsWindow) -> None:
+def _note_window(measured: MetricSamples, who: tuple[str, str], window: VitalsWindow) -> None:
     measured.note(RETRIES, window.retries, *who)
     rate = window.useful_per_attempt
     if rate is not None:
@@ -432,7 +432,7 @@ def _note_window(measured: Measured, who: tuple[str, str], window: VitalsWindow)
 
 
 def _note_group(
-    measured: Measured, group: tuple[str, str], members: Sequence[tuple[Signs, VitalsWindow]]
+    measured: MetricSamples, group: tuple[str, str], members: Sequence[tuple[Signs, VitalsWindow]]
 ) -> None:
     windows = [window for _, window in members]
     signs = [one for one, _ in members]
@@ -477,9 +477,9 @@ WINDOW_RUNS_MAX = 10
 QUEUES_TOLD_MAX = MEMBERS_TOLD_MAX = 200
 
 
-def measure(app: App) -> Measured:
+def measure(app: App) -> MetricSamples:
     """Measure the whole store, of all tenants: it is an operator's to see."""
-    measured = Measured(STORE_METRICS)
+    measured = MetricSamples(STORE_METRICS)
     # Whoever sees nothing would tell that nothing is due and all is well.
     require_all_tenants(app.store, "metrics", "be measured")
     found = app.store.status()
@@ -514,7 +514,7 @@ def _find_taskless(app: App) -> tuple[str, ...]:
     return tuple(one.name for one in found if (one.reason or "").startswith(TASK_GONE))
 
 
-def _note_timers(measured: Measured, status: Status) -> None:
+def _note_timers(measured: MetricSamples, status: Status) -> None:
     for word in (ScheduleStatus.ACTIVE, ScheduleStatus.PAUSED, ScheduleStatus.ENDED):
         measured.note(SCHEDULES, status.schedules.get(word, 0), word)
     measured.note(DELAYED, status.delayed)
@@ -529,7 +529,7 @@ def _note_timers(measured: Measured, status: Status) -> None:
     measured.note(TZDATA, 1, status.tzdata)
 
 
-def _note_members(measured: Measured, status: Status) -> None:
+def _note_members(measured: MetricSamples, status: Status) -> None:
     living = [one for one in status.members if one.is_alive]
     for kind in ("dispatcher", "worker"):
         states = Counter(
@@ -551,7 +551,7 @@ def _note_members(measured: Measured, status: Status) -> None:
     measured.note(SLOTS, leaked, "leaked")
 
 
-def _note_work(measured: Measured, status: Status, queues: list[Queue]) -> None:
+def _note_work(measured: MetricSamples, status: Status, queues: list[Queue]) -> None:
     for state in ("queued", "running", "retrying", "dead", "ambiguous"):
         measured.note(RUNS, getattr(status, state), state)
     for queue in queues[:QUEUES_TOLD_MAX]:
@@ -560,7 +560,7 @@ def _note_work(measured: Measured, status: Status, queues: list[Queue]) -> None:
         measured.note(QUEUE_PAUSED, int(queue.is_paused), queue.name)
 
 
-def _note_alerts(measured: Measured, app: App) -> None:
+def _note_alerts(measured: MetricSamples, app: App) -> None:
     """Note how many are open; also that none of a kind is, at its usual severity."""
     found = app.store.list_alerts(AlertFilter(states=frozenset({AlertState.OPEN})))
     counts = Counter((str(one.kind), str(one.severity)) for one in found)
@@ -569,7 +569,7 @@ def _note_alerts(measured: Measured, app: App) -> None:
         measured.note(ALERTS, counts[of_one], *of_one)
 
 
-def _note_health(measured: Measured, health: Health) -> None:
+def _note_health(measured: MetricSamples, health: Health) -> None:
     def note(light: str, findings: tuple[Finding, ...]) -> None:
         for code, count in sorted(Counter(one.code for one in findings).items()):
             measured.note(FINDINGS, count, light, code)
@@ -591,7 +591,7 @@ def _read_signs(app: App) -> list[Signs]:
     return read_signs(app.store, found, reach)
 
 
-def _note_schedules(measured: Measured, found: list[Signs]) -> None:
+def _note_schedules(measured: MetricSamples, found: list[Signs]) -> None:
     """Note what is known of the first active schedules, whatever their runs tell."""
     for signs in found:
         one, last = signs.record, signs.completion.ends

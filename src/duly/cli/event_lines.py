@@ -104,7 +104,7 @@ class LineTelemetry:
         self.has_traces = False
         """Whether runs have traces, which lines of a log then name."""
 
-    def hears(self, kind: type[events.Event]) -> bool:
+    def is_listening(self, kind: type[events.Event]) -> bool:
         """Say whether an event of this kind would be told."""
         if issubclass(kind, events.RunLogged):
             return self._style is Style.LOG
@@ -112,7 +112,7 @@ class LineTelemetry:
 
     def emit(self, event: events.Event) -> None:
         """Tell an event, if it matters enough. An output that takes nothing more is left alone."""
-        if self.hears(type(event)):
+        if self.is_listening(type(event)):
             facts = {"event": event.name, **_facts(event)}
             level = event.level
             if isinstance(event, events.RunLogged):

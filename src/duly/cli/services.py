@@ -58,10 +58,10 @@ from duly.telemetry import AttemptEnded, Event, RunLogged
 from duly.telemetry.listeners import (
     PROCESS_METRICS,
     WORKER_METRICS,
-    CountingTelemetry,
+    EventCounter,
     JsonLogFormatter,
 )
-from duly.telemetry.prometheus import Measured
+from duly.telemetry.prometheus import MetricSamples
 from duly.timetable.instants import utc_text
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
         _reconcile(app, telling, prune=prune)
         wakeups = app.store.wakeups()
         # Counting costs a little for each event: only if somebody will ask.
-        counting = None if metrics_port is None else CountingTelemetry(telling)
+        counting = None if metrics_port is None else EventCounter(telling)
         listening = counting or telling
         service = app.dispatcher(telemetry=listening, wake_address=wakeups.address)
         loop = Loop(service, wakeups, clock, listening)
@@ -189,8 +189,8 @@ def dispatcher(  # noqa: PLR0913 - each option of the command is an argument
         telling.tell(f"stopped in good order; {done}", facts=facts)
 
 
-def _measure_dispatcher(service: Dispatcher, counting: CountingTelemetry | None) -> Measured:
-    measured = Measured((*DISPATCHER_METRICS, *PROCESS_METRICS))
+def _measure_dispatcher(service: Dispatcher, counting: EventCounter | None) -> MetricSamples:
+    measured = MetricSamples((*DISPATCHER_METRICS, *PROCESS_METRICS))
     note_dispatcher(measured, service.statistics)
     if counting is not None:
         counting.note_events(measured)
@@ -535,7 +535,7 @@ def _work(options: WorkerOptions, manner: ReportingOptions, target: Target) -> N
         manner.observed.begin("worker", app, telling)
         telling.tell(f"working on {app.url}", facts={"event": "started", "store": app.url})
         # Counting costs a little for each event: only if somebody will ask.
-        counting = None if manner.metrics_port is None else CountingTelemetry(telling)
+        counting = None if manner.metrics_port is None else EventCounter(telling)
         voice = OutputListener(telemetry=counting or telling, tell=telling.tell_between)
         measure = partial(_measure_worker, counting)
         with telling_metrics(manner.metrics_port, measure, telling.tell_between):
@@ -543,8 +543,8 @@ def _work(options: WorkerOptions, manner: ReportingOptions, target: Target) -> N
     leave(status)
 
 
-def _measure_worker(counting: CountingTelemetry | None) -> Measured:
-    measured = Measured((*WORKER_METRICS, *PROCESS_METRICS))
+def _measure_worker(counting: EventCounter | None) -> MetricSamples:
+    measured = MetricSamples((*WORKER_METRICS, *PROCESS_METRICS))
     if counting is not None:
         counting.note_attempts(measured)
         counting.note_events(measured)
@@ -573,10 +573,10 @@ class RunTelemetry(LineTelemetry):
         if logs_runs:
             self._runs = LineTelemetry(SystemClock(), level=logging.DEBUG, style=style)
 
-    def hears(self, kind: type[Event]) -> bool:
+    def is_listening(self, kind: type[Event]) -> bool:
         """Say whether an event of this kind would be told."""
         is_told = self._runs is not None and issubclass(kind, AttemptEnded)
-        return is_told or super().hears(kind)
+        return is_told or super().is_listening(kind)
 
     def emit(self, event: Event) -> None:
         """Tell an event, if it matters enough."""

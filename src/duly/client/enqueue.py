@@ -46,7 +46,7 @@ def with_order_span(
     """Give an order about what was promised before; tell of it in its trace and in the caller's."""
     if tracing is None:
         return give()
-    with tracing.promising(ORDER) as promising:
+    with tracing.order_span(ORDER) as promising:
         done = give()
         promising.tell(spans_of(done), 0)
         return done
@@ -206,7 +206,7 @@ def add_runs(
         if caller.tracing is None:
             added = caller.store.add_runs(order)
         else:
-            with caller.tracing.promising(PROMISE) as promising:
+            with caller.tracing.order_span(PROMISE) as promising:
                 added = caller.store.add_runs(order)
                 promising.tell(promise_spans(runs, added), len(added))
     if isinstance(runs, UniformRuns):

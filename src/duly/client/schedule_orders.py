@@ -127,7 +127,7 @@ def create_schedule(caller: Caller, new: NewSchedule) -> CreatedSchedule:
     )
     if caller.tracing is None:
         return caller.store.create_schedule(command)
-    with caller.tracing.promising(SCHEDULE) as promising:
+    with caller.tracing.order_span(SCHEDULE) as promising:
         created = caller.store.create_schedule(command)
         promising.tell(schedule_spans(created), 1)
         return created

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from duly.remote.transport import Asking, Delay, Instant
+    from duly.remote.transport import Delay, Instant, Transport
 
 ALERT, RULE = "/alerts/{alert}", "/alerts/rules/{rule}"
 CHANNEL, SILENCE = "/alerts/channels/{channel}", "/alerts/silences/{silence}"
@@ -51,7 +51,7 @@ Silences = list[AlertSilence]
 class Alerts:
     """Alerts of a server; with a token of one tenant, its own."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def list(

@@ -21,7 +21,7 @@ from duly.remote.transport import said
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from duly.remote.transport import Asking, Instant
+    from duly.remote.transport import Instant, Transport
 
 BACKFILL = "/backfills/{backfill}"
 LIST_BACKFILLS = look("list_backfills", "/backfills", Page[Backfill])
@@ -39,7 +39,7 @@ RESUME_FROM = order("resume_from_backfill", f"{BACKFILL}/resume-from", Backfill)
 class Backfills:
     """Backfills of a server: plan what is missing, have it made, and steer that."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def plan(

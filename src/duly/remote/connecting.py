@@ -32,7 +32,7 @@ from duly.remote.owners import Owners
 from duly.remote.runs import ENQUEUE, ENQUEUE_MANY, Delayed, Runs
 from duly.remote.schedules import Schedules
 from duly.remote.selections import ScheduleSelections, Selections
-from duly.remote.transport import Asking, Exchange, RetryPolicy, said
+from duly.remote.transport import HttpConnection, RetryPolicy, Transport, said
 from duly.remote.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ EXPLAIN = look("explain_rule", "/next", Preview)
 class Audit:
     """Who did what on a server."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def page(self, **filters: Any) -> Page[Entry]:  # noqa: ANN401 - as `AuditAsked` has them
@@ -73,7 +73,7 @@ class Remote:
     `duly.interface`.
     """
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
         self.url = asking.exchange.address.url
         self.schedules = Schedules(asking)
@@ -214,5 +214,5 @@ def connect(  # noqa: PLR0913 - each has a default that is right for most
     """
     address = read_address(url, allow_plain=allow_plain)
     drawn = draws or SystemDraws()
-    exchange = Exchange(address, patience or RetryPolicy(), drawn, rest=rest, tls=tls)
-    return Remote(Asking(exchange, find_token(address, token), tenant, drawn))
+    exchange = HttpConnection(address, patience or RetryPolicy(), drawn, rest=rest, tls=tls)
+    return Remote(Transport(exchange, find_token(address, token), tenant, drawn))

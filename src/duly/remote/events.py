@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from http.client import HTTPResponse
 
-    from duly.remote.transport import Asking
+    from duly.remote.transport import Transport
 
 FOLLOW = look("follow_events", "/events", Entry)
 SILENCE_SECONDS = 45
@@ -30,7 +30,7 @@ LINE_BYTES_MAX = 1024 * 1024
 class Events:
     """Follows a server's trail."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def __call__(

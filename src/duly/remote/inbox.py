@@ -23,7 +23,7 @@ from duly.remote.transport import said
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.remote.transport import Asking
+    from duly.remote.transport import Transport
 
 Reference = UUID | str
 Effects = list[Effect]
@@ -54,7 +54,7 @@ ALLOW_RERUNS = order("allow_reruns", f"{TASK}/allow-reruns", Task)
 class Inbox:
     """What a server has in doubt, and what can be done about it."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def list(self, *, limit: int = 100) -> list[InboxItem]:

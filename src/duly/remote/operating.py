@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from duly.remote.transport import Asking, Delay, Instant
+    from duly.remote.transport import Delay, Instant, Transport
 
 Quotas_ = list[Quota]
 Places = list[Place]
@@ -64,7 +64,7 @@ REVOKE_TOKEN = order("revoke_token", TOKEN, Token, method=DELETE)
 class Queues:
     """Queues of a server."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def list(self) -> list[Queue]:
@@ -87,7 +87,7 @@ class Queues:
 class Limits:
     """How many runs may go on, and how often."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def list(self) -> list[Limit]:
@@ -119,7 +119,7 @@ class Limits:
 class Breakers:
     """Destinations, and which of them are left alone."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def list(self) -> list[Breaker]:
@@ -138,7 +138,7 @@ class Breakers:
 class Quotas:
     """How much owners and tenants may ask for."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def list(self) -> Quotas_:
@@ -157,7 +157,7 @@ class Quotas:
 class Workers:
     """Workers of a fleet, and who is out of service."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def list(self) -> list[Member]:
@@ -188,7 +188,7 @@ class Workers:
 class Tokens:
     """Who may come in."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def create(  # noqa: PLR0913 - each term of a token is an argument

@@ -11,7 +11,7 @@ from duly.remote.operation import look, order
 from duly.remote.transport import said
 
 if TYPE_CHECKING:
-    from duly.remote.transport import Asking
+    from duly.remote.transport import Transport
 
 OWNERS_DEFAULT = 100
 LIST_OWNERS = look("list_gone_owners", "/owners", Page[GoneOwner])
@@ -22,7 +22,7 @@ BACK = order("mark_owner_back", "/owners/{owner}/back", GoneOwner)
 class Owners:
     """The owners of a tenant's schedules."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def list(self, *, limit: int = OWNERS_DEFAULT) -> list[GoneOwner]:

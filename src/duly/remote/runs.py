@@ -26,7 +26,7 @@ from duly.remote.vitals import MISSING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.remote.transport import Asking, Delay, Instant
+    from duly.remote.transport import Delay, Instant, Transport
 
 Reference = UUID | str
 Listed = list[Run]
@@ -60,7 +60,7 @@ CANCEL_DELAYED = order("cancel_delayed", ONE_DELAYED, Run, method=DELETE)
 class Runs:
     """What a server knows about runs."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def list(self, *, limit: int = RUNS_DEFAULT, **filters: Any) -> Listed:  # noqa: ANN401 - as `RunQuery` has them
@@ -137,7 +137,7 @@ class Runs:
 class Delayed:
     """Delayed runs of a server that are pending."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def list(self, *, limit: int = DELAYED_DEFAULT) -> list[DelayedRun]:

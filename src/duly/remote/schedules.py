@@ -35,7 +35,7 @@ from duly.timetable.timetable import Timetable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duly.remote.transport import Asking, Instant
+    from duly.remote.transport import Instant, Transport
 
 Reference = UUID | str
 Listed = list[Schedule]
@@ -67,7 +67,7 @@ NEXT = look("get_schedule_next", f"{ONE}/next", Page[PreviewedOccurrence])
 class Schedules:
     """What a server knows about schedules."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def create(

@@ -27,7 +27,7 @@ from duly.remote.transport import said
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duly.remote.transport import Asking, Instant
+    from duly.remote.transport import Instant, Transport
 
 Reference = UUID | str
 RUNS = "/runs/selections/{selection}"
@@ -52,7 +52,7 @@ RESUME = order("resume_schedule_selection", f"{SCHEDULES}/resume", OrderedSchedu
 class Selections:
     """Runs that a filter found, frozen, and orders about exactly these."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def freeze(
@@ -116,7 +116,7 @@ class Selections:
 class ScheduleSelections:
     """Schedules that a filter found, frozen, and orders about exactly these."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def freeze(self, **filters: Any) -> ScheduleSelection:  # noqa: ANN401 - as `NewScheduleSelection` has them

@@ -1,8 +1,8 @@
 """Requests, retries, idempotency keys, pages, problem documents read back as errors.
 
-`Asking` draws an Idempotency-Key once for each order, so the server carries the order out once,
-however often it is sent. `Exchange` repeats a request without a key only if repeating it has no
-further effect, or if the connection was lost before the request was sent.
+`Transport` draws an Idempotency-Key once for each order, so the server carries the order out once,
+however often it is sent. `HttpConnection` repeats a request without a key only if repeating it has
+no further effect, or if the connection was lost before the request was sent.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ STILL_RUNNING = "still-running"
 _STORE_PREFIX = "the store: "
 
 
-class Said:
+class ProblemDocument:
     """A value as the server wrote it down, when it can't be read back."""
 
     def __init__(self, text: str) -> None:
@@ -151,8 +151,8 @@ def _value(text: str | None) -> object:
     try:
         found: object = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return Said(text)
-    return found if repr(found) == text else Said(text)
+        return ProblemDocument(text)
+    return found if repr(found) == text else ProblemDocument(text)
 
 
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
@@ -185,7 +185,7 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class HttpRequest:
     """A request, ready to be sent as often as needed."""
 
     method: str
@@ -217,7 +217,7 @@ class Reply:
         return float(said) if said.isascii() and said.isdecimal() and len(said) < 6 else None
 
 
-class Lost(Exception):  # noqa: N818 - what happened
+class ConnectionLost(Exception):  # noqa: N818 - what happened
     """A connection was lost: before the request was out, or with the reply."""
 
     def __init__(self, cause: Exception, *, is_sent: bool) -> None:
@@ -226,7 +226,7 @@ class Lost(Exception):  # noqa: N818 - what happened
         self.words = str(cause) or type(cause).__name__
 
 
-class Exchange:
+class HttpConnection:
     """Connections to one server; threads may share it."""
 
     def __init__(  # noqa: PLR0913 - each may be another in a test
@@ -246,13 +246,13 @@ class Exchange:
         self._lock = threading.Lock()
         self._idle: list[http.client.HTTPConnection] = []
 
-    def ask(self, ask: Ask) -> Reply:
+    def ask(self, ask: HttpRequest) -> Reply:
         """Send a request until it is answered, within bounds; raise if it never was."""
         for number in range(self.patience.tries_max):
             is_last = number + 1 == self.patience.tries_max
             try:
                 reply = self._once(ask)
-            except Lost as lost:
+            except ConnectionLost as lost:
                 if is_last or (lost.is_sent and not ask.is_repeatable):
                     raise self._unreachable(ask, lost) from lost
                 self.pause(number)
@@ -282,7 +282,7 @@ class Exchange:
         for one in idle:
             one.close()
 
-    def _once(self, ask: Ask) -> Reply:
+    def _once(self, ask: HttpRequest) -> Reply:
         connection = self._lent(is_fresh=not ask.is_repeatable)
         is_sent = False
         try:
@@ -299,7 +299,7 @@ class Exchange:
             raise StoreError(self.address.url, problem, remedy) from error
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise Lost(error, is_sent=is_sent) from error
+            raise ConnectionLost(error, is_sent=is_sent) from error
         except BaseException:
             connection.close()
             raise
@@ -325,7 +325,7 @@ class Exchange:
                 return
         connection.close()
 
-    def _unreachable(self, ask: Ask, lost: Lost) -> StoreUnavailable:
+    def _unreachable(self, ask: HttpRequest, lost: ConnectionLost) -> StoreUnavailable:
         if ask.method == "GET" or not lost.is_sent:
             problem = f"can't be reached ({lost.words})"
             return StoreUnavailable(self.address.url, problem, "see whether it runs, and try again")
@@ -366,11 +366,11 @@ _KEY_BYTES = 16
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class Asking:
+class Transport:
     """Carries operations out as somebody; every part of a `Remote` shares it."""
 
     def __init__(
-        self, exchange: Exchange, token: str, tenant: str | None, draws: RandomSource
+        self, exchange: HttpConnection, token: str, tenant: str | None, draws: RandomSource
     ) -> None:
         self.exchange = exchange
         self._draws = draws
@@ -397,7 +397,7 @@ class Asking:
         if operation.is_keyed:
             headers["Idempotency-Key"] = self._draws.draw(_KEY_BYTES).hex()
         reply = self.exchange.ask(
-            Ask(
+            HttpRequest(
                 method=operation.method,
                 target=self.target(operation.path, path, query),
                 body=written,

@@ -12,7 +12,7 @@ from duly.remote.transport import said
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from duly.remote.transport import Asking
+    from duly.remote.transport import Transport
 
 Listed = list[ScheduleVitals]
 OF_TENANT = look("get_tenant_vitals", "/vitals", VitalSigns)
@@ -25,7 +25,7 @@ MISSING = look("list_missing", "/missing", MissingFound)
 class Vitals:
     """How what a server has promised is doing."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Transport) -> None:
         self._asking = asking
 
     def of_schedule(self, schedule: UUID | str) -> VitalSigns:

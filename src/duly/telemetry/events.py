@@ -18,7 +18,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined(Event):
+class MemberJoined(Event):
     """A process has become a member, under an id that nobody had before."""
 
     name: ClassVar[str] = "joined"
@@ -29,7 +29,7 @@ class Joined(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left(Event):
+class MemberLeft(Event):
     """A member has left the fleet and given up what it held."""
 
     name: ClassVar[str] = "left"
@@ -72,7 +72,7 @@ class LeasesLost(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchFired(Event):
+class TimersFired(Event):
     """A batch of timers was sent to the store, and what became of them."""
 
     name: ClassVar[str] = "batch-fired"
@@ -178,7 +178,7 @@ class ScheduleResumed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAside(Event):
+class ItemSkipped(Event):
     """One thing could not be handled; the others go on, and it is tried again later."""
 
     name: ClassVar[str] = "set-aside"
@@ -266,7 +266,7 @@ class AlertResolved(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObserverFailed(Event):
+class DetectorFailed(Event):
     """Some part of the store could not be looked at: what is known of it stays as it was."""
 
     name: ClassVar[str] = "observer-failed"
@@ -383,7 +383,7 @@ class RunDead(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunInDoubt(RunEvent):
+class RunAmbiguous(RunEvent):
     """Nobody knows what a run did: it is not tried again, and waits for a person."""
 
     name: ClassVar[str] = "run-ambiguous"
@@ -412,7 +412,7 @@ class CompletionRefused(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FencedOff(Event):
+class CompletionFenced(Event):
     """Attempts are no longer ours: they are asked to stop, and whatever they say is doubted."""
 
     name: ClassVar[str] = "fenced-off"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duly.telemetry.events import Event
-    from duly.telemetry.prometheus import Measured
+    from duly.telemetry.prometheus import MetricSamples
 
 
 class Telemetry(Protocol):
@@ -36,7 +36,7 @@ class Telemetry(Protocol):
         ...
 
 
-def is_heard(telemetry: Telemetry, kind: type[Event]) -> bool:
+def has_listener(telemetry: Telemetry, kind: type[Event]) -> bool:
     """Say whether anybody listens to events of a kind; who does not say listens to all.
 
     Asked where events are so many that making them for nobody would cost.
@@ -48,7 +48,7 @@ def is_heard(telemetry: Telemetry, kind: type[Event]) -> bool:
 class NullTelemetry:
     """Tells nobody."""
 
-    def hears(self, _kind: type[Event]) -> bool:
+    def is_listening(self, _kind: type[Event]) -> bool:
         """Say that nobody listens."""
         return False
 
@@ -62,13 +62,13 @@ class LogTelemetry:
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger("duly")
 
-    def hears(self, kind: type[Event]) -> bool:
+    def is_listening(self, kind: type[Event]) -> bool:
         """Say whether an event of this kind would be written; what was logged once is not again."""
         return not issubclass(kind, RunLogged) and self._logger.isEnabledFor(kind.level)
 
     def emit(self, event: Event) -> None:
         """Write one line, at the event's own level."""
-        if self.hears(type(event)):
+        if self.is_listening(type(event)):
             self._logger.log(event.level, "%s", event_line(event))
 
 
@@ -112,7 +112,7 @@ OTHER_TASKS = "(other)"
 SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 5, 30, 60, 300, 1800, 7200, float("inf"))
 
 
-class CountingTelemetry:
+class EventCounter:
     """Counts each event, then passes it on."""
 
     def __init__(self, then: Telemetry) -> None:
@@ -125,9 +125,9 @@ class CountingTelemetry:
         self._spread = [0] * len(SECONDS)
         self._seconds = 0.0
 
-    def hears(self, kind: type[Event]) -> bool:
+    def is_listening(self, kind: type[Event]) -> bool:
         """Say that every event counts; but lines of runs are not made for that alone."""
-        return not issubclass(kind, RunLogged) or is_heard(self._then, kind)
+        return not issubclass(kind, RunLogged) or has_listener(self._then, kind)
 
     def emit(self, event: Event) -> None:
         """Count an event, and tell whoever listens."""
@@ -135,17 +135,17 @@ class CountingTelemetry:
             self._events[event.name] += 1
             if isinstance(event, AttemptEnded):
                 self._count_attempt(event)
-        if is_heard(self._then, type(event)):
+        if has_listener(self._then, type(event)):
             self._then.emit(event)
 
-    def note_events(self, measured: Measured) -> None:
+    def note_events(self, measured: MetricSamples) -> None:
         """Note how often each event happened."""
         with self._lock:
             counts = sorted(self._events.items())
         for name, count in counts:
             measured.note(EVENTS, count, name)
 
-    def note_attempts(self, measured: Measured) -> None:
+    def note_attempts(self, measured: MetricSamples) -> None:
         """Note how attempts ended."""
         with self._lock:
             counts, spread = sorted(self._attempts.items()), list(self._spread)

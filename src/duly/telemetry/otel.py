@@ -81,7 +81,7 @@ class OtelTracing:
             return OtelAttempt(trace.INVALID_SPAN, trace.NoOpTracer())
 
     @contextmanager
-    def promising(self, name: str) -> Iterator[_Promised]:
+    def order_span(self, name: str) -> Iterator[_Promised]:
         """Have a span in the caller's own trace while an order is given."""
         span: Span = trace.INVALID_SPAN
         with suppress(Exception):

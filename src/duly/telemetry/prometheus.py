@@ -23,7 +23,7 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
-class Measured:
+class MetricSamples:
     """What was measured at one moment, in the order of its metrics."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:

@@ -95,7 +95,7 @@ class AttemptTrace(Protocol):
         ...
 
 
-class Promising(Protocol):
+class OrderSpan(Protocol):
     """An order that is being given, in the caller's own trace."""
 
     def tell(self, spans: Sequence[SpanFacts], count: int) -> None:
@@ -118,6 +118,6 @@ class Tracing(Protocol):
         """Begin the span of an attempt."""
         ...
 
-    def promising(self, name: str) -> AbstractContextManager[Promising]:
+    def order_span(self, name: str) -> AbstractContextManager[OrderSpan]:
         """Have a span in the caller's own trace while an order is given."""
         ...

@@ -28,7 +28,7 @@ from duly.store.ports.alerts import (
 )
 from duly.store.ports.auth import KeepsTenants
 from duly.store.sqlite import SqliteStore
-from duly.telemetry import DeliveryFailed, ObserverFailed, WatchLost, WatchTaken
+from duly.telemetry import DeliveryFailed, DetectorFailed, WatchLost, WatchTaken
 from duly.timetable.interval import every
 from duly_conformance import steps
 from duly_conformance.kit import ADA, HOUR_US
@@ -283,8 +283,8 @@ def test_an_observer_that_fails_blinds_nobody_else_and_resolves_nothing(stored):
 
     assert (["queue mail"], ["queue mail"]) == (raised, blind.subjects("no-executions"))
     assert ("Blind", "ValueError('no index')") == (
-        blind.recorder.of(ObserverFailed)[0].observer,
-        blind.recorder.of(ObserverFailed)[0].problem,
+        blind.recorder.of(DetectorFailed)[0].observer,
+        blind.recorder.of(DetectorFailed)[0].problem,
     )
 
 

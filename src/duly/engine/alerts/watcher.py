@@ -62,8 +62,8 @@ from duly.store.ports.auth import sees_everything
 from duly.telemetry import (
     AlertRaised,
     AlertResolved,
+    DetectorFailed,
     NullTelemetry,
-    ObserverFailed,
     WatchLost,
     WatchTaken,
 )
@@ -306,7 +306,7 @@ class Watcher:
                 raise
             except Exception as error:  # noqa: BLE001 - one who fails must not blind the others
                 name = type(observer).__name__
-                event = ObserverFailed(member=0, observer=name, problem=repr(error))
+                event = DetectorFailed(member=0, observer=name, problem=repr(error))
                 self._telemetry.emit(event)
                 continue
             if isinstance(observer, RotatingDetector) and not observer.is_round_over:

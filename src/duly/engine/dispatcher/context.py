@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duly.store.ports import Store
     from duly.store.ports.dispatch import Fired, FireTimers
     from duly.telemetry import Telemetry
-    from duly.telemetry.prometheus import Measured
+    from duly.telemetry.prometheus import MetricSamples
     from duly.telemetry.tracing import Tracing
 
     BeginFire = Callable[[FireTimers], Callable[[], Fired] | None]
@@ -54,7 +54,7 @@ _LONGEST_BITS = 29
 """and so is what is above nine minutes."""
 
 
-def note_dispatcher(measured: Measured, statistics: Statistics) -> None:
+def note_dispatcher(measured: MetricSamples, statistics: Statistics) -> None:
     """Note what a dispatcher has done since it was made."""
     for counter, metric in COUNTERS.items():
         measured.note(metric, getattr(statistics, counter))

@@ -21,7 +21,7 @@ from duly.domain.ids import identity_text
 from duly.engine.spans import fire_spans
 from duly.errors import STORE_AWAY, StoreError
 from duly.store.ports.dispatch import Fired, FireOnTime, FirePlanned, FireResult, FireTimers
-from duly.telemetry import BatchFired, LatePlanned, ScheduleEnded, WriteFenced
+from duly.telemetry import LatePlanned, ScheduleEnded, TimersFired, WriteFenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -379,7 +379,7 @@ class Firing:
         statistics.batches += 1
         statistics.fired += counted
         statistics.runs += fired.runs_made
-        event = BatchFired(
+        event = TimersFired(
             member=self._membership.number(),
             fired=counted,
             runs=fired.runs_made,

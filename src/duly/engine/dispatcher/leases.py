@@ -29,12 +29,12 @@ from duly.store.ports.dispatch import (
 )
 from duly.telemetry import (
     DeclaredDead,
-    Joined,
+    ItemSkipped,
     LeasesAcquired,
     LeasesLost,
     LeasesReleased,
-    Left,
-    SetAside,
+    MemberJoined,
+    MemberLeft,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Membership:
         self.deadline = before + around.settings.ttl_us - around.settings.lease_margin_us
         version = node.zones.version
         around.telemetry.emit(
-            Joined(member=self.id, host=node.host, process=node.process, tzdata=version)
+            MemberJoined(member=self.id, host=node.host, process=node.process, tzdata=version)
         )
 
     def renew(self, *, is_holding: bool) -> bool:
@@ -120,12 +120,12 @@ class Membership:
         """Give up everything at once."""
         if self.id is not None:
             self._around.store.leave(self.id)
-            self._around.telemetry.emit(Left(member=self.id))
+            self._around.telemetry.emit(MemberLeft(member=self.id))
             self.id = self.renewal = None
 
     def tell_set_aside(self, what: str, subject_id: bytes, problem: str) -> None:
         """Say that one promise is left alone for now, so that the others go on."""
-        event = SetAside(
+        event = ItemSkipped(
             member=self.number(),
             what=what,
             subject_id=identity_text(subject_id),

@@ -32,7 +32,7 @@ from duly.engine.dispatcher.leases import MAINTENANCE
 from duly.engine.spans import lost_span
 from duly.errors import STORE_AWAY, LeaseLost
 from duly.store.ports.execution import LostClaimDecision, LostClaimReason, SettleLost
-from duly.telemetry import AttemptLost, RunDead, RunInDoubt
+from duly.telemetry import AttemptLost, RunAmbiguous, RunDead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +145,7 @@ class Reaper:
             emit(RunDead(member=member, reason=reason, **ids))
         elif isinstance(conclusion.next, MarkAmbiguous):
             reason = str(conclusion.next.reason)
-            emit(RunInDoubt(member=member, reason=reason, **ids))
+            emit(RunAmbiguous(member=member, reason=reason, **ids))
 
 
 def _decided(claim: LostClaim, now: int) -> LostClaimDecision:

@@ -19,7 +19,7 @@ from duly.domain.limits import LimitKind, scope_of
 from duly.domain.tasks import values_of
 from duly.errors import STORE_AWAY
 from duly.store.ports.limits import Request
-from duly.telemetry import SetAside
+from duly.telemetry import ItemSkipped
 
 if TYPE_CHECKING:
     from duly.domain.limits import Limit, Limits
@@ -132,7 +132,7 @@ class WorkerAdmission:
         self._holdings.unadmitted.remove(claimed)
         after_us = self._parts.settings.set_aside_us
         self._holdings.give_back(worker, claimed.hold, after_us)
-        event = SetAside(
+        event = ItemSkipped(
             member=int(worker),
             what="run",
             subject_id=identity_text(claimed.run_id),

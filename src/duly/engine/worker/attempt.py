@@ -39,7 +39,7 @@ from duly.engine.executors.task_output import ids_of
 from duly.engine.worker.run_context import RunContextDeps, WorkerRunContext
 from duly.errors import Cancelled, LeaseLost, UsageError
 from duly.store.ports.execution import FinishAttempt
-from duly.telemetry import FencedOff, RunLogged
+from duly.telemetry import CompletionFenced, RunLogged
 from duly.timetable.instants import duration_text
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class RunningAttempt(WorkerRunContext):
     def tell_line(self, level: str, text: str) -> None:
         """Tell whoever listens that a line was written; from any thread."""
         parts = self._workshop.parts
-        if parts.hears(RunLogged):
+        if parts.is_listening(RunLogged):
             ids = ids_of(self.claimed)
             member = int(self.worker)
             parts.emit(RunLogged(member=member, line_level=level, text=text, **ids))
@@ -491,7 +491,7 @@ class TimeLimits:
             self.stop(held, StopCause.FENCED)
         if count:
             member = self._membership.number()
-            self._parts.emit(FencedOff(member=member, count=count, reason=reason))
+            self._parts.emit(CompletionFenced(member=member, count=count, reason=reason))
 
     def insist(self, held: RunningAttempt) -> bool:
         """Make an attempt stop; False when that can't be done."""

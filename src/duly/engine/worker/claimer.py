@@ -367,7 +367,7 @@ class Claimer:
         there is no slot for wait for one.
         """
         free = self._holdings.free()
-        holdings, is_heard = self._holdings, self._parts.hears(RunStarted)
+        holdings, has_listener = self._holdings, self._parts.is_listening(RunStarted)
         workshop, running = holdings.workshop(worker), holdings.running
         monotonic = self._parts.clock.monotonic_us()
         admission, ways, tracing = (
@@ -400,7 +400,7 @@ class Claimer:
                 continue
             # Those of one task that are handed over together have their limits together.
             way.is_watched = not way.has_own_limits
-            if is_heard:
+            if has_listener:
                 self._tell(held)
             way.crowd.append(held)
         for kind, crowd in crowds.items():

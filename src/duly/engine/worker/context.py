@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from duly.engine.executors.task_output import output_redactor
-from duly.telemetry import is_heard
+from duly.telemetry import has_listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,9 +82,9 @@ class WorkerContext:
         """Return who runs a task."""
         return self.executors[runnable.kind]
 
-    def hears(self, kind: type[Event]) -> bool:
+    def is_listening(self, kind: type[Event]) -> bool:
         """Say whether anybody listens to events of a kind."""
-        return is_heard(self.telemetry, kind)
+        return has_listener(self.telemetry, kind)
 
     def emit(self, event: Event) -> None:
         """Tell about an event."""

@@ -17,8 +17,8 @@ from duly.store.ports.dispatch import Join, MemberKind
 from duly.store.ports.execution import Heartbeat
 from duly.telemetry import (
     DeclaredDead,
-    Joined,
-    Left,
+    MemberJoined,
+    MemberLeft,
     StoreLost,
     StoreRecovered,
     WorkerDraining,
@@ -87,8 +87,9 @@ class WorkerMembership:
         self._note(before)
         version = parts.node.zones.version
         host, process = parts.node.host, parts.node.process
-        joined = Joined(member=self.id, kind=_KIND, host=host, process=process, tzdata=version)
-        parts.emit(joined)
+        parts.emit(
+            MemberJoined(member=self.id, kind=_KIND, host=host, process=process, tzdata=version)
+        )
 
     def beat(self, holdings: ActiveAttempts) -> HeartbeatResult:
         """Stay a member, and hear about what we hold; whoever is not alive has to join anew."""
@@ -127,7 +128,7 @@ class WorkerMembership:
         """End the membership at once."""
         if self.id is not None:
             self._parts.store.leave(self.id)
-            self._parts.emit(Left(member=self.id, kind=_KIND))
+            self._parts.emit(MemberLeft(member=self.id, kind=_KIND))
             self.id = None
 
     def _note(self, before: int) -> None:

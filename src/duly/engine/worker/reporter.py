@@ -30,12 +30,12 @@ from duly.telemetry import (
     AttemptFailed,
     AttemptGivenBack,
     CompletionRefused,
+    ItemSkipped,
+    RunAmbiguous,
     RunCancelled,
     RunDead,
     RunFailed,
-    RunInDoubt,
     RunSucceeded,
-    SetAside,
 )
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class EndReporter:
         self._parts.statistics.batches += 1
         self._leave_out(batch)
         told = list(zip(batch, finished.results, strict=True))
-        if not self._parts.hears(RunSucceeded):
+        if not self._parts.is_listening(RunSucceeded):
             # Most are done and no more: looked at here, without a call for each.
             others = [
                 (ending, result)
@@ -210,7 +210,7 @@ class EndReporter:
         monotonic = self._parts.clock.monotonic_us()
         if ending.is_bare:
             ending.not_before = monotonic + self._parts.settings.set_aside_us
-            event = SetAside(
+            event = ItemSkipped(
                 member=self._membership.number(),
                 what="run",
                 subject_id=identity_text(ending.hold.run_id),
@@ -240,7 +240,7 @@ class EndReporter:
             self._note_unwanted(claimed, conclusion)
             kind = self._count(conclusion.attempt_state, conclusion.next)
         is_grave = not is_refused and isinstance(conclusion.next, DeadLetter | MarkAmbiguous)
-        if is_grave or self._parts.hears(kind):
+        if is_grave or self._parts.is_listening(kind):
             self._emit(kind, ending, claimed, now)
 
     def _emit(self, kind: type[RunEvent], ending: UnsentEnd, claimed: ClaimedRun, now: int) -> None:
@@ -266,7 +266,7 @@ class EndReporter:
             self._parts.emit(RunDead(member=member, reason=reason, **ids))
         elif isinstance(conclusion.next, MarkAmbiguous):
             reason = str(conclusion.next.reason)
-            self._parts.emit(RunInDoubt(member=member, reason=reason, **ids))
+            self._parts.emit(RunAmbiguous(member=member, reason=reason, **ids))
 
     def _note_unwanted(self, claimed: ClaimedRun, conclusion: Conclusion) -> None:
         """Remember which schedule is to rest, once the store knows how its run ended."""

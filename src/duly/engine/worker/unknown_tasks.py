@@ -32,7 +32,7 @@ from duly.engine.executors.task_output import ids_of
 from duly.engine.worker.active_attempts import UnsentEnd
 from duly.errors import STORE_AWAY, StoreUnavailable, shown
 from duly.store.ports.schedules import ChangeSchedule, Stale
-from duly.telemetry import SetAside, TaskMissing
+from duly.telemetry import ItemSkipped, TaskMissing
 from duly.timetable.instants import SECOND_US
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class Pausing:
         except STORE_AWAY:
             raise
         except Exception as error:  # noqa: BLE001 - one bad schedule must not stop the worker
-            event = SetAside(
+            event = ItemSkipped(
                 member=self._membership.number(),
                 what="schedule",
                 subject_id=identity_text(record.schedule_id),
