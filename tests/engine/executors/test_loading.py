@@ -111,7 +111,7 @@ def test_a_lazy_object_beside_an_application_is_not_asked(
     """Such as Django's settings, which refuse to tell their class before Django is set up."""
 
     class Lazy:
-        __class__ = property(lambda _: pytest.fail("it was asked for its class"))  # type: ignore[assignment]
+        __class__ = property(lambda _: pytest.fail("it was asked for its class"))
 
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "lazy_shop.py").write_text(
