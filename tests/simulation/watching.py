@@ -108,7 +108,7 @@ class Look:
 
     watched: Watched | None = None
     asked: int = 0
-    """How many observers were asked."""
+    """How many detectors were asked."""
     seen: list[DetectorResult] = field(default_factory=list)
     is_sent: bool = False
 
@@ -336,7 +336,7 @@ def watching(recipe: Recipe, number: int, checker: AlertChecker) -> Callable[[No
 
     def watch(node: Node) -> None:
         listener, desk = Listener(node), Desk(node, checker)
-        observers: list[Detector] = [
+        detectors: list[Detector] = [
             SceneObserver(node.world, checker.scene, draws)
             if isinstance(one, DestinationDetector)
             else one
@@ -344,13 +344,13 @@ def watching(recipe: Recipe, number: int, checker: AlertChecker) -> Callable[[No
             if not isinstance(one, ScheduleDetector | MissingDetector)
         ]
         # So few at a time that the rounds go on between looks.
-        observers += [ScheduleDetector(page=1, most=1), MissingDetector(page=1, most=1)]
+        detectors += [ScheduleDetector(page=1, most=1), MissingDetector(page=1, most=1)]
         watcher = Watcher(
             desk,
             node.clock,
             WatcherIdentity(holder=draws.randbytes(16), name=node.name),
             settings,
-            observers=[SeenObserver(one, desk) for one in observers],
+            detectors=[SeenObserver(one, desk) for one in detectors],
             telemetry=listener,
         )
         Strand(node, lambda strand: _deliver(strand, watcher, listener, checker.receiver))

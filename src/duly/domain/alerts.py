@@ -168,7 +168,7 @@ class DetectorResult:
 
 
 def joined(observations: Iterable[DetectorResult]) -> DetectorResult:
-    """Return what several observers have seen together."""
+    """Return what several detectors have seen together."""
     parts = list(observations)
     return DetectorResult(
         conditions=tuple(one for part in parts for one in part.conditions),

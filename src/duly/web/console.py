@@ -56,7 +56,7 @@ from duly.web.rendering import (
     render,
     safe_return_path,
 )
-from duly.web.requests import NAME as SAID
+from duly.web.requests import NAME as FLASH_COOKIE
 from duly.web.requests import (
     SECONDS,
     ConsoleUser,
@@ -349,7 +349,7 @@ class Console:
             response = RedirectResponse(to, status_code=303)
         text = None if moved.said is None else write_said(moved.said)
         if text is not None:
-            self._set(response, SAID, text, SECONDS)
+            self._set(response, FLASH_COOKIE, text, SECONDS)
         return response
 
     def _shown(
@@ -371,8 +371,8 @@ class Console:
         response = Response(text, status_code=found.status, media_type=HTML)
         if found.is_part:
             return response
-        if SAID in request.cookies:
-            self._set(response, SAID, "", 0)
+        if FLASH_COOKIE in request.cookies:
+            self._set(response, FLASH_COOKIE, "", 0)
         for cookie, name in ((CHOICE_COOKIE, "tz"), (TENANT_COOKIE, "tenant")):
             if name in request.query_params:
                 value = visit.clocks.choice if name == "tz" else visit.visitor.tenant

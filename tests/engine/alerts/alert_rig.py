@@ -52,7 +52,7 @@ class GuardRoom:
     store: Any
     clock: Any
     holder: bytes = b"w" * 16
-    observers: Sequence[Any] | None = None
+    detectors: Sequence[Any] | None = None
     channel: Pigeonhole = field(default_factory=Pigeonhole)
     recorder: Recorder = field(default_factory=Recorder)
 
@@ -61,7 +61,7 @@ class GuardRoom:
             self.store,
             self.clock,
             WatcherIdentity(holder=self.holder),
-            observers=self.observers,
+            detectors=self.detectors,
             telemetry=self.recorder,
         )
         self.courier = AlertDeliverer(

@@ -188,7 +188,7 @@ def test_a_round_goes_on_between_looks_and_nothing_else_does(stored):
     store, clock = stored
     make(store, 5)
     others, noted = Counting(), Noted(MissingDetector(page=2, most=2))
-    guard = GuardRoom(store, clock, observers=(others, noted))
+    guard = GuardRoom(store, clock, detectors=(others, noted))
     rests = []
     for _ in range(5):
         rest_us = guard.watcher.tick() - clock.monotonic_us()
@@ -209,7 +209,7 @@ def test_who_fails_on_his_round_is_not_asked_again_before_the_next_look(stored):
     store, clock = stored
     make(store, 5)
     noted = Noted(MissingDetector(page=2, most=2))
-    guard = GuardRoom(store, clock, observers=(noted,))
+    guard = GuardRoom(store, clock, detectors=(noted,))
     guard.watcher.tick()
     noted.fails = True
     guard.look(3, after="1s")
@@ -225,10 +225,10 @@ def test_who_has_got_the_watch_looks_at_everything_first(stored):
     store, clock = stored
     make(store, 5)
     others, noted = Counting(), Noted(MissingDetector(page=2, most=2))
-    guard = GuardRoom(store, clock, observers=(others, noted))
+    guard = GuardRoom(store, clock, detectors=(others, noted))
     guard.watcher.tick()
     guard.watcher.stop()
-    other = GuardRoom(store, clock, b"o" * 16, observers=())
+    other = GuardRoom(store, clock, b"o" * 16, detectors=())
     other.watcher.tick()
     guard.look(1, after="1s")
     other.watcher.stop()
@@ -261,7 +261,7 @@ def test_schedules_that_all_stop_at_once_are_no_flood(stored):
         record = steps.create(store, f"s{number:03}")
         steps.fire_due(store, clock, record)
     clock.advance("6h")
-    guard = GuardRoom(store, clock, observers=(ScheduleDetector(),))
+    guard = GuardRoom(store, clock, detectors=(ScheduleDetector(),))
     guard.rule("stale-completion", threshold=1, clear_for="0s")
     guard.look(4)
     first = guard.subjects("stale-completion")

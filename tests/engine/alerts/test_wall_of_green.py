@@ -94,7 +94,7 @@ def test_what_retention_has_removed_is_unknown_and_no_alert(guard):
 def test_the_look_for_what_is_missing_goes_round(stored):
     """A few schedules at a time, and each comes again."""
     store, clock = stored
-    guard = GuardRoom(store, clock, observers=[MissingDetector(page=2, most=2)])
+    guard = GuardRoom(store, clock, detectors=[MissingDetector(page=2, most=2)])
     dispatcher(guard)
     records = [steps.create(store, f"s{n}", timetable=every("10m")) for n in range(5)]
     for record in records:
@@ -111,7 +111,7 @@ def test_the_look_for_what_is_missing_goes_round(stored):
 def test_nothing_slips_through_a_round_that_takes_longer_than_a_look_reaches(stored):
     """What fell due since a schedule was last looked at is looked for, however long ago."""
     store, clock = stored
-    guard = GuardRoom(store, clock, observers=[MissingDetector(page=1, most=1)])
+    guard = GuardRoom(store, clock, detectors=[MissingDetector(page=1, most=1)])
     dispatcher(guard)
     records = [steps.create(store, f"s{n}", timetable=every("10m")) for n in range(3)]
     guard.look(1, after="1s")

@@ -275,10 +275,10 @@ class Blind:
 
 def test_an_observer_that_fails_blinds_nobody_else_and_resolves_nothing(stored):
     in_trouble(stored)
-    guard = GuardRoom(stored[0], stored[1], observers=(Blind(), *usual_detectors()))
+    guard = GuardRoom(stored[0], stored[1], detectors=(Blind(), *usual_detectors()))
     guard.look(8)
     raised = guard.subjects("no-executions")
-    blind = GuardRoom(stored[0], stored[1], guard.holder, observers=(Blind(),))
+    blind = GuardRoom(stored[0], stored[1], guard.holder, detectors=(Blind(),))
     blind.look(8)
 
     assert (["queue mail"], ["queue mail"]) == (raised, blind.subjects("no-executions"))
@@ -410,7 +410,7 @@ def test_schedules_are_looked_at_page_by_page_and_suspects_each_time(stored):
     for number in range(7):
         steps.create(store, f"s{number}")
     observer = ScheduleDetector(page=2, most=3)
-    guard = GuardRoom(store, clock, observers=(observer,))
+    guard = GuardRoom(store, clock, detectors=(observer,))
     seen: list[set[str]] = []
 
     class Looking:
@@ -419,7 +419,7 @@ def test_schedules_are_looked_at_page_by_page_and_suspects_each_time(stored):
             seen.append({key.subject for key in found.keys})
             return found
 
-    guard = GuardRoom(store, clock, observers=(Looking(),))
+    guard = GuardRoom(store, clock, detectors=(Looking(),))
     guard.look(4)
 
     names = [f"schedule s{number}" for number in range(7)]

@@ -55,7 +55,7 @@ class FleetDetector:
                 conditions += late
             else:
                 conditions += _unfired(status, late_us)
-        # Queues have an observer of their own, which speaks of other subjects.
+        # Queues have a detector of their own, which speaks of other subjects.
         kinds = {AlertKind.CLOCK_SKEW, *([AlertKind.LATE_RUN] if is_complete else [])}
         keys = {one.key for one in conditions}
         keys |= {

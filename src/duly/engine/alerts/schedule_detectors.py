@@ -58,14 +58,14 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectorContext:
-    """What an observer works with, read for all of them."""
+    """What a detector works with, read for all of them."""
 
     store: Store
     status: StoreStatus
     alerts: tuple[AlertRecord, ...] = ()
     """Pending and open: what these are about is to be looked at again."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """What watchers have learnt so far; an observer may put something in under its own name."""
+    """What watchers have learnt so far; a detector may put something in under its own name."""
     is_time_up: Callable[[], bool] = _never
     """Whether whoever goes round has done enough for one look."""
     with_suspects: bool = True
@@ -87,7 +87,7 @@ class Detector(Protocol):
 
 @runtime_checkable
 class RotatingDetector(Protocol):
-    """An observer that looks at a part each time, and goes on behind it."""
+    """A detector that looks at a part each time, and goes on behind it."""
 
     @property
     def is_round_over(self) -> bool:

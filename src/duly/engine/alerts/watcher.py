@@ -183,19 +183,19 @@ class Watcher:
         watchman: WatcherIdentity,
         settings: WatcherSettings | None = None,
         *,
-        observers: Sequence[Detector] | None = None,
+        detectors: Sequence[Detector] | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._watchman = watchman
         self._settings = settings or WatcherSettings()
-        self._observers = usual_detectors() if observers is None else tuple(observers)
+        self._detectors = usual_detectors() if detectors is None else tuple(detectors)
         self._telemetry = telemetry or NullTelemetry()
         self._notes: dict[str, Any] | None = None
         self._rests_until = 0
         self._looks_at = 0
-        """When all observers look again, on the monotonic clock."""
+        """When all detectors look again, on the monotonic clock."""
         self._going_round: list[Detector] = []
         """Who goes on before that, because its round is not over."""
         self._status: StoreStatus | None = None
@@ -286,7 +286,7 @@ class Watcher:
             self.on_told()
 
     def _observe(self, watched: Watched, *, is_whole: bool) -> DetectorResult:
-        observers = self._observers if is_whole else tuple(self._going_round)
+        detectors = self._detectors if is_whole else tuple(self._going_round)
         asked = DetectorContext(
             store=self._store,
             status=self._read_status(watched.now, is_whole=is_whole),
@@ -296,21 +296,21 @@ class Watcher:
         )
         found: list[DetectorResult] = []
         self._going_round.clear()
-        for observer in observers:
+        for detector in detectors:
             until = self._clock.monotonic_us() + self._settings.round_us
             try:
                 found.append(
-                    observer.observe(replace(asked, is_time_up=partial(self._is_over, until)))
+                    detector.observe(replace(asked, is_time_up=partial(self._is_over, until)))
                 )
             except STORE_AWAY:
                 raise
             except Exception as error:  # noqa: BLE001 - one who fails must not blind the others
-                name = type(observer).__name__
+                name = type(detector).__name__
                 event = DetectorFailed(member=0, observer=name, problem=repr(error))
                 self._telemetry.emit(event)
                 continue
-            if isinstance(observer, RotatingDetector) and not observer.is_round_over:
-                self._going_round.append(observer)
+            if isinstance(detector, RotatingDetector) and not detector.is_round_over:
+                self._going_round.append(detector)
         return joined(found)
 
     def _read_status(self, now: int, *, is_whole: bool) -> StoreStatus:

@@ -75,12 +75,12 @@ class Reaper:
         settings = self._around.settings
         self.next_at = monotonic + self._pause_us(monotonic)
         found = self._around.store.find_lost(settings.reap_page, settings.overdue_us)
-        losses = [self._decided(claim, found.now) for claim in found.claims]
+        losses = [self._decision(claim, found.now) for claim in found.claims]
         if losses and self._settle(losses) and len(losses) == settings.reap_page:
             self.next_at = monotonic
 
-    def _decided(self, claim: LostClaim, now: int) -> LostClaimDecision:
-        loss = _decided(claim, now)
+    def _decision(self, claim: LostClaim, now: int) -> LostClaimDecision:
+        loss = _without_check(claim, now)
         if not (claim.policy.is_checked and is_to_be_checked(loss.conclusion)):
             return loss
         record = self._around.store.get_run(claim.hold.run_id)
@@ -120,7 +120,7 @@ class Reaper:
 
     def _send(self, losses: Sequence[LostClaimDecision]) -> list[bool]:
         order = SettleLost(
-            # The maintenance lease is shard 0 of the backfill lane.
+            # One dispatcher maintains the store: the owner of this shard of the backfill lane.
             fence=self._ownership.fence(Lane.BACKFILL, [MAINTENANCE.shard]),
             losses=tuple(losses),
             overdue_us=self._around.settings.overdue_us,
@@ -148,7 +148,7 @@ class Reaper:
             emit(RunAmbiguous(member=member, reason=reason, **ids))
 
 
-def _decided(claim: LostClaim, now: int) -> LostClaimDecision:
+def _without_check(claim: LostClaim, now: int) -> LostClaimDecision:
     attempted = AttemptFacts(
         run_id=claim.hold.run_id,
         policy=claim.policy,
