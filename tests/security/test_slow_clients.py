@@ -219,7 +219,7 @@ def test_a_thousand_silent_connections_that_come_again_stop_nothing(app: duly.Ap
 def test_streams_and_requests_have_places_of_their_own(app: duly.App):
     """As many streams as there may be leave room for requests, and silence does not end them."""
     settings = ApiSettings(
-        connections_max=8, streams_max=16, streams_of_one_max=16, event_seconds=0.02
+        connections_max=64, streams_max=16, streams_of_one_max=16, event_seconds=0.02
     )
     with served(app, settings) as speaker, contextlib.ExitStack() as stack:
         request = speaker.request("/api/v1/events", STREAM)

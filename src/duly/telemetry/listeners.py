@@ -41,8 +41,8 @@ def has_listener(telemetry: Telemetry, kind: type[Event]) -> bool:
 
     Asked where events are so many that making them for nobody would cost.
     """
-    hears = getattr(telemetry, "hears", None)
-    return hears is None or bool(hears(kind))
+    is_listening = getattr(telemetry, "is_listening", None)
+    return is_listening is None or bool(is_listening(kind))
 
 
 class NullTelemetry:
