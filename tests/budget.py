@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-CORE_SECONDS = 900
-"""Processor seconds of one run on the reference machine: eight minutes of two cores, with a little air.
+CORE_SECONDS = 950
+"""Processor seconds of one run on the reference machine: eight minutes of two cores.
+
+900 until decisions about effects, orders in transactions, silent connections and the commands of the how-to guides had
+tests; these take 40.
 
 A run above it says "over budget" and does not fail: a busy machine is no defect of the change.
 """

@@ -8,16 +8,18 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.status import Status
 from rich.text import Text
 
 from duly.clock import SystemClock
 from duly.errors import UsageError
 from duly.timetable.instants import duration_microseconds
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 PIPE_WIDTH = 400
 """Wide enough that nothing is cut or folded when a program reads along."""
